@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy as _
+
+
+class DjangoJobsConfig(AppConfig):
+    name = "django_jobs"
+    verbose_name = _("Background jobs")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from django_jobs import checks  # noqa: F401 (registers the checks; needs the models)
+
+        autodiscover_modules("jobs")

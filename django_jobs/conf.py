@@ -1,0 +1,135 @@
+"""The one place that reads the setting DJANGO_JOBS."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+
+from django_jobs.backoff import Backoff
+from django_jobs.exceptions import ConfigurationError, InvalidJob
+
+MIB = 1024 * 1024
+
+
+class BadSetting(ConfigurationError):
+    """One value in DJANGO_JOBS cannot be used."""
+
+
+def _duration(value: Any) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise ValueError("give a positive number of seconds, or a timedelta")
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("give a whole number of at least 1")
+    return value
+
+
+def _queues(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise ValueError("give a list of queue names, or None for all")
+    return tuple(queue_name(item) for item in value)
+
+
+def _backoff(value: Any) -> Backoff:
+    if isinstance(value, Backoff):
+        return value
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 3:
+        raise ValueError("give a Backoff, or its three numbers: base, factor, cap")
+    return Backoff(base=value[0], factor=value[1], cap=value[2])
+
+
+def queue_name(value: Any) -> str:
+    """Return a usable queue name, or raise ValueError saying what is wrong with it."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"the queue name {value!r} is not a non-empty text")
+    if len(value) > 100:
+        raise ValueError(f"the queue name {value[:20]!r}... has {len(value)} characters; at most 100 are allowed")
+    if any(character in ", " or not character.isprintable() for character in value):
+        raise ValueError(f"the queue name {value!r} has a comma, a space or a control character; leave it out")
+    return value
+
+
+def _setting(default: Any, convert: Callable[[Any], Any]) -> Any:
+    return field(default=default, metadata={"convert": convert})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conf:
+    """The settings of django_jobs; every field is a key of DJANGO_JOBS in lower case. Durations are seconds."""
+
+    queues: tuple[str, ...] | None = _setting(None, _queues)
+    processes: int = _setting(1, _whole)
+    threads: int = _setting(4, _whole)
+    lease: float = _setting(30.0, _duration)
+    heartbeat: float = _setting(10.0, _duration)
+    poll_interval: float = _setting(1.0, _duration)
+    shutdown_grace: float = _setting(25.0, _duration)
+    enqueue_timeout: float = _setting(5.0, _duration)
+    backoff: Backoff = _setting(Backoff(), _backoff)
+    max_attempts: int = _setting(8, _whole)
+    default_timeout: float = _setting(900.0, _duration)
+    max_uncounted: int = _setting(10, _whole)
+    max_payload_bytes: int = _setting(MIB, _whole)
+    max_result_bytes: int = _setting(MIB, _whole)
+
+
+def problems(given: object) -> list[str]:
+    """Return what is wrong with a value of DJANGO_JOBS, one sentence a fault; empty when it can be used."""
+    return _read(given)[1]
+
+
+@lru_cache(maxsize=1)
+def conf() -> Conf:
+    """Return the settings in force; raise BadSetting when DJANGO_JOBS cannot be used."""
+    found, faults = _read(getattr(settings, "DJANGO_JOBS", {}))
+    if faults:
+        raise BadSetting(" ".join(faults))
+    return found
+
+
+def _read(given: object) -> tuple[Conf, list[str]]:
+    if not isinstance(given, Mapping):
+        return Conf(), [f"DJANGO_JOBS is {given!r}; it must be a dict of settings."]
+    known = {item.name.upper(): item for item in fields(Conf)}
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for key, value in given.items():
+        if key not in known:
+            faults.append(f"DJANGO_JOBS has an unknown key {key!r}; known are {', '.join(sorted(known))}.")
+            continue
+        try:
+            values[known[key].name] = known[key].metadata["convert"](value)
+        except (ValueError, InvalidJob) as error:
+            faults.append(f"DJANGO_JOBS[{key!r}] is {value!r}; {error}.")
+    found = Conf(**values)
+    return found, faults or _impossible_pairs(found)
+
+
+def _impossible_pairs(found: Conf) -> list[str]:
+    if found.heartbeat * 3 > found.lease * 1.0001:
+        return [
+            f"DJANGO_JOBS has HEARTBEAT {found.heartbeat:g} s and LEASE {found.lease:g} s; "
+            "HEARTBEAT may be at most a third of LEASE, so that a lease survives two lost heartbeats."
+        ]
+    return []
+
+
+@receiver(setting_changed)
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting == "DJANGO_JOBS":
+        conf.cache_clear()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django_jobs.exceptions import InvalidJob, InvalidJobType
+
+NOTE_LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a running handler may know of its run and say about it.
+
+    `attempt` is 1 for the first attempt and grows only by attempts that failed; `run` grows at every run.
+    `idempotency_key` is the job's own key, or `job:<id>`, and is the same in every run: give it to other systems.
+    `slot` is the planned instant (aware, UTC) of a scheduled job, else None.
+    """
+
+    job_id: int
+    attempt: int
+    run: int
+    idempotency_key: str
+    slot: datetime | None
+    stop_asked: Callable[[], bool]
+    report: Callable[[dict[str, Any]], None]
+
+    @property
+    def should_stop(self) -> bool:
+        """True when this run should end soon: its deadline passed, its lease is lost, or the worker stops."""
+        return self.stop_asked()
+
+    def progress(self, done: float, total: float, note: str = "") -> None:
+        """Show how far this run is: `done` of `total`, and a note of at most 1,000 characters.
+
+        Cheap enough to call often: values are kept in memory and the latest is written about twice a second.
+        Raises InvalidJob or InvalidJobType when the numbers make no sense.
+        """
+        for name, value in (("done", done), ("total", total)):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidJobType(f"progress({name}={value!r}): give a number.")
+            if not math.isfinite(value):
+                raise InvalidJob(f"progress({name}={value!r}): give a finite number.")
+        if total <= 0 or not 0 <= done <= total:
+            raise InvalidJob(f"progress(done={done!r}, total={total!r}): total must be over 0 and done from 0 to total.")
+        if not isinstance(note, str):
+            raise InvalidJobType(f"progress(note={note!r}): give text.")
+        if len(note) > NOTE_LIMIT:
+            raise InvalidJob(f"progress: the note has {len(note)} characters; at most {NOTE_LIMIT} are allowed.")
+        self.report({"done": done, "total": total, "note": note})

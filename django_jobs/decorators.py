@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+from django_jobs import options, registry
+from django_jobs.backoff import Backoff
+from django_jobs.context import Context
+from django_jobs.exceptions import InvalidJob, InvalidJobType
+from django_jobs.registry import JobType
+
+if TYPE_CHECKING:
+    from django_jobs.models import Job
+
+C = ParamSpec("C")
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Using(TypedDict, total=False):
+    """The options of one enqueue. Durations are seconds or timedelta."""
+
+    queue: str
+    priority: int
+    run_at: datetime | None
+    delay: float | timedelta | None
+    idempotency_key: str | None
+    max_attempts: int
+    timeout: float | timedelta | None
+
+
+class JobFunction(Generic[C, P, R_co]):
+    """A function that may be called as before, or enqueued to be run by a worker."""
+
+    def __init__(self, job_type: JobType, using: options.Enqueue | None = None) -> None:
+        self.job_type = job_type
+        self._using = using or options.Enqueue()
+        functools.update_wrapper(self, job_type.function)
+
+    @property
+    def name(self) -> str:
+        return self.job_type.name
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R_co:
+        """Call the function here and now, without a job."""
+        return self.job_type.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<job {self.name}>"
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Store a call of this function in the caller's transaction on the jobs' database and return the job.
+
+        Raises InvalidJob or InvalidJobType, before anything is written, when the arguments do not fit the signature
+        or are not JSON; IdempotencyConflict and EnqueueTimeout for keys. The transaction stays usable.
+        """
+        # Enqueueing needs models, and this module is imported while INSTALLED_APPS loads.
+        from django_jobs.queue.enqueue import enqueue
+
+        return enqueue(self.job_type, self._using, args, kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Do what `enqueue` does, from async code."""
+        from asgiref.sync import sync_to_async
+
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
+    def using(self, **changes: Unpack[Using]) -> JobFunction[C, P, R_co]:
+        """Return a copy whose enqueues use these options.
+
+        `delay` counts from the database's clock at the enqueue; `run_at` is an aware datetime. Raises InvalidJob or
+        InvalidJobType when an option is unknown or its value cannot be used.
+        """
+        return JobFunction(self.job_type, self._using.changed(dict(changes)))
+
+
+class Options(TypedDict, total=False):
+    """The options of `@job`. Durations are seconds or timedelta; `timeout=None` means no deadline."""
+
+    name: str | None
+    queue: str
+    priority: int
+    max_attempts: int | None
+    backoff: Backoff | None
+    retry_on: Iterable[type[BaseException]] | None
+    fail_on: Iterable[type[BaseException]]
+    timeout: float | timedelta | None
+
+
+@overload
+def job(function: Callable[P, R], /) -> JobFunction[P, P, R]: ...
+@overload
+def job(
+    *, takes_context: Literal[True], **given: Unpack[Options]
+) -> Callable[[Callable[Concatenate[Context, P], R]], JobFunction[Concatenate[Context, P], P, R]]: ...
+@overload
+def job(
+    *, takes_context: Literal[False] = False, **given: Unpack[Options]
+) -> Callable[[Callable[P, R]], JobFunction[P, P, R]]: ...
+def job(function: Callable[..., Any] | None = None, /, *, takes_context: bool = False, **given: Any) -> Any:
+    """Make a module-level function a job type, under the name `module.function` unless `name` is given.
+
+    Use it bare or with options. Raises InvalidJob or InvalidJobType when the function or an option cannot be used.
+    A second function under one name is reported by `manage.py check`.
+    """
+    if function is not None and given:
+        raise InvalidJobType("@job takes its options by keyword: @job(queue='mail').")
+    settings = options.Define.read(given)
+
+    def decorate(target: Callable[..., Any]) -> JobFunction[..., Any]:
+        job_type = _job_type(target, settings, takes_context)
+        registry.register(job_type)
+        return JobFunction(job_type)
+
+    return decorate if function is None else decorate(function)
+
+
+def _job_type(function: Callable[..., Any], given: options.Define, takes_context: bool) -> JobType:
+    _refuse_unusable(function)
+    return JobType(
+        name=given.name or f"{function.__module__}.{function.__qualname__}",
+        function=function,
+        signature=_signature(function, takes_context),
+        takes_context=takes_context,
+        queue=given.queue,
+        priority=given.priority,
+        max_attempts=given.max_attempts,
+        backoff=given.backoff,
+        timeout=given.timeout,
+        default_timeout=given.default_timeout,
+        retry_on=given.retry_on,
+        fail_on=given.fail_on,
+    )
+
+
+def _refuse_unusable(function: object) -> None:
+    if isinstance(function, JobFunction):
+        raise InvalidJobType(f"{function!r} is a job already; use @job once.")
+    if not inspect.isfunction(function):
+        raise InvalidJobType(f"@job takes a function, and {function!r} is none.")
+    name = f"{function.__module__}.{function.__qualname__}"
+    if function.__name__ == "<lambda>":
+        raise InvalidJobType(f"@job cannot take the lambda {name}; give it a name with def.")
+    if "<locals>" in function.__qualname__:
+        raise InvalidJobType(f"@job cannot take {name}, defined inside a function; move it to the module.")
+    if function.__qualname__ != function.__name__:
+        raise InvalidJobType(f"@job cannot take the method {name}; use a function of the module.")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidJobType(f"@job cannot take the generator function {name}; return a list instead of yielding.")
+    if inspect.iscoroutinefunction(function):
+        raise InvalidJobType(f"@job cannot take the async function {name}; call it by asgiref's async_to_sync in a def.")
+
+
+def _signature(function: Callable[..., Any], takes_context: bool) -> inspect.Signature:
+    signature = inspect.signature(function)
+    if not takes_context:
+        return signature
+    parameters = list(signature.parameters.values())
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if not parameters or parameters[0].kind not in positional:
+        raise InvalidJob(
+            f"@job(takes_context=True) calls {function.__qualname__} with the context as its first positional "
+            "argument; add it: def f(context, ...)."
+        )
+    return signature.replace(parameters=parameters[1:])

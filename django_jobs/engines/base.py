@@ -1,0 +1,189 @@
+"""The seam between what the queue does and how a database does it; the contract tests run on every engine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_jobs.models import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    type: str
+    queue: str
+    priority: int
+    payload: str
+    idempotency_key: str | None
+    run_at: datetime | None
+    delay: float
+    max_attempts: int
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOrder:
+    """What a worker asks for. `lease` is seconds; `queues` None means all."""
+
+    locked_by: str
+    lease: float
+    limit: int
+    queues: tuple[str, ...] | None
+    types: tuple[str, ...]
+
+
+class Run(NamedTuple):
+    """One claim of one job: with these three every write of a worker is fenced."""
+
+    id: int
+    token: int
+    locked_by: str
+
+
+class Claimed(NamedTuple):
+    """A claimed job as the worker needs it. `payload` is JSON text, `timeout` seconds."""
+
+    id: int
+    token: int
+    locked_by: str
+    type: str
+    payload: str
+    attempts: int
+    max_attempts: int
+    idempotency_key: str | None
+    timeout: float | None
+    slot: datetime | None
+
+    @property
+    def run(self) -> Run:
+        return Run(self.id, self.token, self.locked_by)
+
+
+class ClaimResult(NamedTuple):
+    jobs: list[Claimed]
+    parked: int
+
+
+class Look(NamedTuple):
+    """What a look without locks found: seconds until the next job is due (0 = now), and parked jobs to be had."""
+
+    due_in: float | None
+    parked: bool
+
+
+Counts = Literal["attempt", "loss", "end", "nothing"]
+
+
+class Settlement(NamedTuple):
+    """How a run ended, unless it simply returned.
+
+    `delay`: seconds from now to `run_at`; None keeps `run_at`. `counts`: what the end counts as; "end" only resets
+    `losses`. `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
+    """
+
+    run: Run
+    status: str
+    counts: Counts
+    cause: str
+    delay: float | None = None
+    witnessed: bool = False
+    error: str | None = None
+    entry: str | None = None
+
+
+class Done(NamedTuple):
+    run: Run
+    result: str | None
+
+
+class Expired(NamedTuple):
+    run: Run
+    type: str
+    seconds: float
+
+
+class Engine(ABC):
+    """What the queue asks of a database. Every method is one step, and safe to repeat after a lost answer."""
+
+    # Whether a lease that ran out by the database's clock means that its job is to be taken back.
+    reaps_by_lease: bool
+    name: str
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    @property
+    def connection(self) -> BaseDatabaseWrapper:
+        return connections[self.alias]
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the database's name and version for people."""
+
+    @abstractmethod
+    def prepare(self, statement_timeout: float) -> None:
+        """Connect this thread for our own statements; `statement_timeout` is in seconds."""
+
+    @abstractmethod
+    def insert(self, new: NewJob) -> Job: ...
+
+    @abstractmethod
+    def insert_keyed(self, new: NewJob, key: str) -> Job | None:
+        """Insert unless the key is taken, then None. Raise EnqueueTimeout when its holder does not end in time."""
+
+    def holder(self, key: str) -> Job | None:
+        return Job.objects.using(self.alias).filter(idempotency_key=key).first()
+
+    @abstractmethod
+    def claim(self, order: ClaimOrder) -> ClaimResult:
+        """Claim due jobs, strictly by priority, then by due time; park those of a type not in the order."""
+
+    @abstractmethod
+    def claim_parked(self, order: ClaimOrder) -> ClaimResult:
+        """Claim due jobs of known types that workers without these types had parked."""
+
+    @abstractmethod
+    def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look: ...
+
+    @abstractmethod
+    def complete(self, done: Sequence[Done]) -> set[int]:
+        """Write successes; return the ids whose fence held."""
+
+    @abstractmethod
+    def settle(self, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:
+        """Write other ends; return the status that each job whose fence held now has."""
+
+    @abstractmethod
+    def ended_by(self, runs: Sequence[Run]) -> set[int]:
+        """Return the ids of those runs whose job is no longer running but has still their token."""
+
+    @abstractmethod
+    def extend(self, runs: Sequence[Run], lease: float) -> set[int]:
+        """Extend leases, also expired ones; return the ids whose fence held or whose row somebody else is writing."""
+
+    @abstractmethod
+    def store_progress(self, reports: Sequence[tuple[Run, str]]) -> None: ...
+
+    @abstractmethod
+    def expired(self, limit: int) -> list[Expired]:
+        """Lock and return running jobs whose lease ran out. Call it in a transaction."""
+
+    @abstractmethod
+    def held_by(self, incarnation: str) -> list[Run]:
+        """Return the running jobs that a worker incarnation holds."""
+
+    @abstractmethod
+    def expired_exist(self) -> bool: ...
+
+    @abstractmethod
+    def probe(self, timeout: float) -> bool:
+        """Tell, on a new connection and within `timeout` seconds, whether the database answers."""
+
+    @abstractmethod
+    def left_open(self, connection: BaseDatabaseWrapper) -> bool: ...

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import psycopg
+from django.db import OperationalError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from django_jobs.conf import conf
+from django_jobs.engines.base import (
+    Claimed,
+    ClaimOrder,
+    ClaimResult,
+    Done,
+    Engine,
+    Expired,
+    Look,
+    NewJob,
+    Run,
+    Settlement,
+)
+from django_jobs.engines.sql import statement
+from django_jobs.exceptions import EnqueueTimeout
+from django_jobs.models import Job
+
+
+class PostgreSQLEngine(Engine):
+    name = "postgresql"
+    reaps_by_lease = True
+
+    def __init__(self, alias: str) -> None:
+        super().__init__(alias)
+        self._prepared = threading.local()
+
+    def describe(self) -> str:
+        return f"PostgreSQL {'.'.join(map(str, self.connection.get_database_version()))}"
+
+    def prepare(self, statement_timeout: float) -> None:
+        connection = self.connection
+        connection.ensure_connection()
+        raw = connection.connection
+        if getattr(self._prepared, "raw", None) is raw:
+            return
+        # Whatever the project's default: a claim under REPEATABLE READ fails whenever another worker was faster.
+        raw.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        milliseconds = int(statement_timeout * 1000)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
+                f"SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; "
+                f"SET idle_in_transaction_session_timeout = {milliseconds}"
+            )
+        self._prepared.raw = raw
+
+    def insert(self, new: NewJob) -> Job:
+        return self._inserted(statement("insert") + "RETURNING *", new)[0]
+
+    def insert_keyed(self, new: NewJob, key: str) -> Job | None:
+        sql = statement("insert") + (
+            "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING *"
+        )
+        seconds = conf().enqueue_timeout
+        try:
+            # Inside the caller's transaction this is a savepoint: a wait that is given up leaves it usable.
+            with transaction.atomic(using=self.alias), self._lock_timeout(seconds):
+                return next(iter(self._inserted(sql, new)), None)
+        except OperationalError as error:
+            if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise EnqueueTimeout(key, seconds) from error
+            raise
+
+    def _inserted(self, sql: str, new: NewJob) -> list[Job]:
+        return list(Job.objects.using(self.alias).raw(sql, asdict(new)))
+
+    @contextmanager
+    def _lock_timeout(self, seconds: float) -> Iterator[None]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [f"{seconds * 1000:.0f}ms"]
+            )
+            before = cursor.fetchone()[0]
+            yield
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+
+    def claim(self, order: ClaimOrder) -> ClaimResult:
+        return self._claimed("claim", order)
+
+    def claim_parked(self, order: ClaimOrder) -> ClaimResult:
+        return self._claimed("claim_parked", order)
+
+    def _claimed(self, name: str, order: ClaimOrder) -> ClaimResult:
+        rows = self._rows(
+            name,
+            {
+                "locked_by": order.locked_by,
+                "lease": order.lease,
+                "limit": order.limit,
+                "queues": None if order.queues is None else list(order.queues),
+                "types": list(order.types),
+            },
+        )
+        # RETURNING keeps no order.
+        rows.sort(key=lambda row: (-row[0], row[1], row[3]))
+        jobs = [Claimed(row[3], row[4], order.locked_by, *row[5:]) for row in rows if row[2] is None]
+        return ClaimResult(jobs, len(rows) - len(jobs))
+
+    def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
+        due_in, parked = self._rows(
+            "look", {"queues": None if queues is None else list(queues), "types": list(types)}
+        )[0]
+        return Look(due_in, parked)
+
+    def complete(self, done: Sequence[Done]) -> set[int]:
+        ordered = sorted(done)
+        rows = self._rows("complete", {**_fences([item.run for item in ordered]), "results": [item.result for item in ordered]})
+        return {row[0] for row in rows}
+
+    def settle(self, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:
+        ordered = sorted(settlements, key=lambda item: item.run)
+        rows = self._rows(
+            "settle",
+            {
+                **_fences([item.run for item in ordered]),
+                "statuses": [item.status for item in ordered],
+                "counts": [item.counts for item in ordered],
+                "delays": [item.delay for item in ordered],
+                "witnessed": [item.witnessed for item in ordered],
+                "errors": [item.error for item in ordered],
+                "entries": [item.entry for item in ordered],
+                "max_uncounted": max_uncounted,
+            },
+        )
+        return dict(rows)
+
+    def ended_by(self, runs: Sequence[Run]) -> set[int]:
+        with self.connection.cursor() as cursor:
+            # FOR SHARE: an end whose COMMIT is still under way is waited for, not missed.
+            cursor.execute(
+                "SELECT job.id FROM django_jobs_job job "
+                "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token) USING (id) "
+                "WHERE job.token = given.token AND job.status <> 'running' ORDER BY job.id FOR SHARE OF job",
+                {"ids": [run.id for run in runs], "tokens": [run.token for run in runs]},
+            )
+            return {row[0] for row in cursor.fetchall()}
+
+    def extend(self, runs: Sequence[Run], lease: float) -> set[int]:
+        fences = _fences(sorted(runs))
+        extended = {row[0] for row in self._rows("extend", {**fences, "lease": lease})}
+        missing = [run for run in runs if run.id not in extended]
+        return extended | self._still_held(missing) if missing else extended
+
+    def _still_held(self, runs: Sequence[Run]) -> set[int]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT job.id FROM django_jobs_job job "
+                "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[]) "
+                "AS given(id, token, locked_by) USING (id) "
+                "WHERE job.status = 'running' AND job.token = given.token AND job.locked_by = given.locked_by",
+                _fences(runs),
+            )
+            return {row[0] for row in cursor.fetchall()}
+
+    def store_progress(self, reports: Sequence[tuple[Run, str]]) -> None:
+        ordered = sorted(reports)
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                statement("progress"),
+                {**_fences([run for run, _ in ordered]), "reports": [report for _, report in ordered]},
+            )
+
+    def expired(self, limit: int) -> list[Expired]:
+        rows = self._rows("expired", {"limit": limit})
+        return [Expired(Run(*row[:3]), row[3], row[4]) for row in rows]
+
+    def held_by(self, incarnation: str) -> list[Run]:
+        rows = Job.objects.using(self.alias).running().filter(locked_by__startswith=f"{incarnation}:")
+        return [Run(*row) for row in rows.values_list("id", "token", "locked_by")]
+
+    def expired_exist(self) -> bool:
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT EXISTS (SELECT 1 FROM django_jobs_job "
+                "WHERE status = 'running' AND locked_until < clock_timestamp())"
+            )
+            return bool(cursor.fetchone()[0])
+
+    def probe(self, timeout: float) -> bool:
+        parameters = self.connection.get_connection_params()
+        for name in ("pool", "cursor_factory", "context"):
+            parameters.pop(name, None)
+        parameters["connect_timeout"] = max(2, int(timeout))
+        try:
+            with psycopg.connect(**parameters, autocommit=True) as raw:
+                raw.execute("SELECT 1")
+        except psycopg.Error:
+            return False
+        return True
+
+    def left_open(self, connection: BaseDatabaseWrapper) -> bool:
+        raw = connection.connection
+        return raw is not None and raw.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(statement(name), parameters)
+            return list(cursor.fetchall())
+
+
+def _fences(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    return {
+        "ids": [run.id for run in runs],
+        "tokens": [run.token for run in runs],
+        "holders": [run.locked_by for run in runs],
+    }

@@ -1,0 +1,34 @@
+-- Looks, without locks, for when the next job is due and whether parked jobs could be had. Called by
+-- PostgreSQLEngine.look before a worker goes idle: a claim that got nothing may have met only rows in other hands.
+WITH RECURSIVE lane AS (
+    (SELECT queue, priority, run_at
+       FROM django_jobs_job
+      WHERE status = 'ready' AND parked IS NULL
+      ORDER BY queue, priority DESC, run_at
+      LIMIT 1)
+    UNION ALL
+    SELECT next.queue, next.priority, next.run_at
+      FROM lane CROSS JOIN LATERAL (
+        (SELECT queue, priority, run_at
+           FROM django_jobs_job
+          WHERE status = 'ready' AND parked IS NULL AND queue = lane.queue AND priority < lane.priority
+          ORDER BY queue, priority DESC, run_at
+          LIMIT 1)
+        UNION ALL
+        (SELECT queue, priority, run_at
+           FROM django_jobs_job
+          WHERE status = 'ready' AND parked IS NULL AND queue > lane.queue
+          ORDER BY queue, priority DESC, run_at
+          LIMIT 1)
+        LIMIT 1
+      ) next
+)
+SELECT (SELECT greatest(extract(epoch FROM min(run_at) - statement_timestamp()), 0)::float8
+          FROM lane
+         WHERE %(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[])),
+       EXISTS (SELECT 1
+                 FROM django_jobs_job
+                WHERE parked IS NOT NULL AND parked = 'type' AND status = 'ready'
+                  AND run_at <= statement_timestamp()
+                  AND type = ANY (%(types)s::text[])
+                  AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[])))

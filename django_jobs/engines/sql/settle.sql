@@ -1,0 +1,41 @@
+-- Ends a batch of runs in any way but done, each fenced. Called by PostgreSQLEngine.settle.
+-- Rows are locked in id order first. A second witnessed death in a row, and too many losses, end the job as dead.
+WITH ended AS MATERIALIZED (
+    SELECT *
+      FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[], %(statuses)s::text[],
+                  %(counts)s::text[], %(delays)s::float8[], %(witnessed)s::bool[], %(errors)s::text[],
+                  %(entries)s::text[])
+               AS given(id, token, locked_by, status, counts, delay, witnessed, error, entry)
+), held AS MATERIALIZED (
+    SELECT id
+      FROM django_jobs_job
+     WHERE id = ANY (%(ids)s::bigint[]) AND status = 'running'
+     ORDER BY id
+       FOR UPDATE
+), decided AS MATERIALIZED (
+    SELECT job.id, ended.token, ended.locked_by, ended.counts, ended.delay, ended.error, ended.entry,
+           CASE WHEN ended.counts = 'loss'
+                 AND (job.losses + 1 >= %(max_uncounted)s
+                      OR (ended.witnessed AND job.losses > 0 AND job.history -> -1 ->> 'cause' = 'died'))
+                THEN 'dead' ELSE ended.status END AS status
+      FROM django_jobs_job job
+      JOIN ended ON ended.id = job.id
+     WHERE job.id = ANY (ARRAY(SELECT id FROM held))
+)
+UPDATE django_jobs_job job
+   SET status = decided.status,
+       run_at = CASE WHEN decided.delay IS NULL THEN job.run_at
+                     ELSE clock_timestamp() + decided.delay * interval '1 second' END,
+       attempts = job.attempts + (decided.counts = 'attempt')::int,
+       losses = CASE decided.counts WHEN 'loss' THEN job.losses + 1 WHEN 'nothing' THEN job.losses ELSE 0 END,
+       last_error = COALESCE(decided.error, job.last_error),
+       history = CASE WHEN decided.entry IS NULL THEN job.history
+                      ELSE (CASE WHEN jsonb_array_length(job.history) >= 10 THEN job.history - 1 ELSE job.history END)
+                           || jsonb_build_array(decided.entry::jsonb || jsonb_build_object('at',
+                              to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))) END,
+       locked_by = NULL, locked_until = NULL,
+       finished_at = CASE WHEN decided.status = 'ready' THEN NULL ELSE clock_timestamp() END
+  FROM decided
+ WHERE job.id = decided.id AND job.status = 'running'
+   AND job.token = decided.token AND job.locked_by = decided.locked_by
+RETURNING job.id, job.status

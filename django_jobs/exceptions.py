@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+
+class JobsError(Exception):
+    """The base of every error that django_jobs raises."""
+
+
+class InvalidJob(JobsError, ValueError):
+    """A job, an option or an argument has a value that cannot be used; nothing was written."""
+
+
+class InvalidJobType(JobsError, TypeError):
+    """A job, an option or an argument is of a kind that cannot be used; nothing was written."""
+
+
+class EnqueueTimeout(JobsError):
+    """Another transaction held the same idempotency key for longer than ENQUEUE_TIMEOUT."""
+
+    def __init__(self, key: str, seconds: float) -> None:
+        super().__init__(
+            f"Another transaction holds the idempotency key {key!r} and did not end within {seconds:g} s "
+            "(ENQUEUE_TIMEOUT). Nothing was enqueued; try again when that transaction is over."
+        )
+
+
+class IdempotencyConflict(JobsError):
+    """The idempotency key belongs to a job of another type or with other arguments."""
+
+    def __init__(self, key: str, job_id: int, held: str, asked: str) -> None:
+        super().__init__(
+            f"The idempotency key {key!r} belongs to job {job_id}, {held}; it cannot also stand for {asked}. "
+            "Use another key for another call."
+        )
+        self.job_id = job_id
+
+
+class ConfigurationError(JobsError):
+    """A command cannot start with the settings or options it was given."""
+
+
+class JobDoesNotExist(JobsError):
+    """No job has this id."""
+
+
+class DatabaseAway(JobsError):
+    """The jobs' database cannot be reached."""

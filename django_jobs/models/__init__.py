@@ -1,0 +1,4 @@
+from django_jobs.models.job import Job, JobQuerySet
+from django_jobs.models.worker import Worker
+
+__all__ = ["Job", "JobQuerySet", "Worker"]

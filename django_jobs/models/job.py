@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    """The words in which jobs are asked for."""
+
+    def ready(self) -> JobQuerySet:
+        return self.filter(status=Job.Status.READY)
+
+    def due(self) -> JobQuerySet:
+        """Jobs that a worker may claim now, by the database's clock."""
+        return self.ready().filter(parked__isnull=True, run_at__lte=Now())
+
+    def retries(self) -> JobQuerySet:
+        """Jobs that wait for another attempt after at least one that failed."""
+        return self.ready().filter(attempts__gt=0)
+
+    def parked(self) -> JobQuerySet:
+        return self.filter(parked__isnull=False)
+
+    def running(self) -> JobQuerySet:
+        return self.filter(status=Job.Status.RUNNING)
+
+    def dead_letters(self) -> JobQuerySet:
+        """Jobs that ended without success and want a person."""
+        return self.filter(status__in=[Job.Status.DEAD, Job.Status.FAILED])
+
+
+class JobManager(models.Manager["Job"].from_queryset(JobQuerySet)):  # type: ignore[misc]
+    pass
+
+
+class Job(models.Model):
+    """One call of a registered function, to be run once successfully. Times are the database's clock."""
+
+    class Status(models.TextChoices):
+        READY = "ready", _("ready")
+        RUNNING = "running", _("running")
+        DONE = "done", _("done")
+        FAILED = "failed", _("failed")
+        DEAD = "dead", _("dead")
+        CANCELLED = "cancelled", _("cancelled")
+
+    class Parked(models.TextChoices):
+        TYPE = "type", _("type unknown to the worker that met it")
+        PAUSE = "pause", _("paused")
+        SUSPECT = "suspect", _("suspect, to be run alone")
+
+    id = models.BigAutoField(primary_key=True)
+    type = models.CharField(_("type"), max_length=255)
+    queue = models.CharField(_("queue"), max_length=100, db_default="default")
+    priority = models.SmallIntegerField(_("priority"), db_default=0)
+    payload = models.JSONField(_("arguments"))
+    idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True, blank=True)
+    status = models.CharField(_("status"), max_length=10, choices=Status.choices, db_default=Status.READY.value)
+    parked = models.CharField(_("parked"), max_length=10, choices=Parked.choices, null=True, blank=True)
+    run_at = models.DateTimeField(_("due at"), db_default=Now())
+    expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
+    timeout = models.FloatField(_("timeout in seconds"), null=True, blank=True)
+    attempts = models.IntegerField(_("attempts"), db_default=0)
+    max_attempts = models.IntegerField(_("attempts allowed"), db_default=8)
+    losses = models.IntegerField(_("losses in a row"), db_default=0)
+    token = models.BigIntegerField(_("runs"), db_default=0)
+    locked_by = models.CharField(_("locked by"), max_length=64, null=True, blank=True)
+    locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
+    last_error = models.TextField(_("last error"), db_default="", blank=True)
+    history = models.JSONField(_("runs that did not succeed"), db_default=[])
+    progress = models.JSONField(_("progress"), null=True, blank=True)
+    result = models.JSONField(_("result"), null=True, blank=True)
+    meta = models.JSONField(_("meta"), db_default={})
+    schedule = models.CharField(_("schedule"), max_length=255, null=True, blank=True)
+    slot = models.DateTimeField(_("slot"), null=True, blank=True)
+    created_at = models.DateTimeField(_("created at"), db_default=Now())
+    started_at = models.DateTimeField(_("first started at"), null=True, blank=True)
+    last_started_at = models.DateTimeField(_("last started at"), null=True, blank=True)
+    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
+
+    objects: ClassVar[JobManager] = JobManager()
+
+    class Meta:
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+        indexes = [
+            models.Index(
+                "queue",
+                F("priority").desc(),
+                "run_at",
+                "id",
+                name="django_jobs_claim",
+                condition=Q(status="ready", parked__isnull=True),
+            ),
+            # Not on locked_until: heartbeats would then leave an entry here each time.
+            models.Index(
+                fields=["locked_by"],
+                name="django_jobs_running",
+                condition=Q(status="running"),
+                opclasses=["varchar_pattern_ops"],
+            ),
+            models.Index(
+                "type",
+                F("priority").desc(),
+                "run_at",
+                "id",
+                name="django_jobs_parked",
+                condition=Q(parked__isnull=False),
+            ),
+            models.Index(fields=["finished_at"], name="django_jobs_dead", condition=Q(status__in=["dead", "failed"])),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["idempotency_key"],
+                name="django_jobs_key",
+                condition=Q(idempotency_key__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="django_jobs_status",
+                condition=Q(status__in=["ready", "running", "done", "failed", "dead", "cancelled"]),
+            ),
+            models.CheckConstraint(
+                name="django_jobs_lease",
+                condition=Q(status="running", locked_by__isnull=False, locked_until__isnull=False)
+                | (~Q(status="running") & Q(locked_by__isnull=True, locked_until__isnull=True)),
+            ),
+            models.CheckConstraint(
+                name="django_jobs_finished",
+                condition=Q(status__in=["ready", "running"], finished_at__isnull=True)
+                | (~Q(status__in=["ready", "running"]) & Q(finished_at__isnull=False)),
+            ),
+            models.CheckConstraint(
+                name="django_jobs_parked_ready", condition=Q(parked__isnull=True) | Q(status="ready")
+            ),
+            models.CheckConstraint(
+                name="django_jobs_numbers",
+                condition=Q(
+                    priority__gte=-100,
+                    priority__lte=100,
+                    attempts__gte=0,
+                    max_attempts__gte=1,
+                    losses__gte=0,
+                    token__gte=0,
+                ),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.pk}"
+
+    def refresh(self) -> Job:
+        """Read this job again from the jobs' database and return it."""
+        self.refresh_from_db(using=self._state.db)
+        return self
+
+    @property
+    def args(self) -> list[Any]:
+        return list(self.payload["args"])
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return dict(self.payload["kwargs"])
+
+    def explain(self) -> str:
+        """Say in a sentence why this job is where it is, by the database's clock."""
+        from django_jobs.explain import explain  # the sentence needs workers and settings, which import models
+
+        return explain(self)

@@ -1,0 +1,185 @@
+"""The options of `@job` and of `using`, checked when they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from django_jobs.backoff import Backoff
+from django_jobs.conf import queue_name
+from django_jobs.exceptions import InvalidJob, InvalidJobType
+from django_jobs.outcomes import seconds
+from django_jobs.payload import UNSTORABLE
+
+NAME_LIMIT = 255
+RESERVED_PREFIXES = ("schedule:", "job:")
+
+
+def whole(value: object, name: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidJobType(f"{name} is {value!r}; give a whole number from {low} to {high}.")
+    if not low <= value <= high:
+        raise InvalidJob(f"{name} is {value}; give a whole number from {low} to {high}.")
+    return value
+
+
+def priority(value: object) -> int:
+    return whole(value, "priority", -100, 100)
+
+
+def max_attempts(value: object) -> int:
+    return whole(value, "max_attempts", 1, 1_000_000)
+
+
+def timeout(value: object) -> float:
+    found = seconds(value, "timeout")
+    if found == 0:
+        raise InvalidJob(f"timeout is {value!r}; give seconds over 0, or None for no deadline.")
+    return found
+
+
+def queue(value: object) -> str:
+    try:
+        return queue_name(value)
+    except ValueError as error:
+        raise InvalidJob(f"queue: {error}.") from None
+
+
+def text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidJobType(f"{name} is {value!r}; give text.")
+    if not value or len(value) > NAME_LIMIT:
+        raise InvalidJob(f"{name} has {len(value)} characters; give 1 to {NAME_LIMIT}.")
+    if UNSTORABLE.search(value):
+        raise InvalidJob(f"{name} is {value!r}, with a character that cannot be stored; take it out.")
+    return value
+
+
+def idempotency_key(value: object) -> str:
+    key = text(value, "idempotency_key")
+    for prefix in RESERVED_PREFIXES:
+        if key.startswith(prefix):
+            raise InvalidJob(f"idempotency_key is {key!r}; keys beginning with {prefix!r} are reserved, choose another.")
+    return key
+
+
+def run_at(value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise InvalidJobType(f"run_at is {value!r}; give a datetime.")
+    if timezone.is_naive(value):
+        if settings.USE_TZ:
+            raise InvalidJob(f"run_at is {value!r} without a time zone; give an aware datetime, as timezone.now() does.")
+        value = timezone.make_aware(value)
+    try:
+        return value.astimezone(timezone.get_fixed_timezone(0))
+    except OverflowError:
+        raise InvalidJob(f"run_at is {value!r}, beyond the calendar in UTC; give an earlier time.") from None
+
+
+def _reject_unknown(given: dict[str, Any], known: Iterable[str], where: str) -> None:
+    for name in given:
+        if name not in known:
+            raise InvalidJobType(f"{where} has no option {name!r}; it has {', '.join(sorted(known))}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Define:
+    name: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    retry_on: tuple[type[BaseException], ...] | None = None
+    fail_on: tuple[type[BaseException], ...] = ()
+    timeout: float | None = None
+    default_timeout: bool = True
+
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> Define:
+        known = [*(name for name in cls.__dataclass_fields__ if name != "default_timeout"), "takes_context"]
+        _reject_unknown(given, known, "@job")
+        found = dict(given)
+        for name, convert in _DEFINE.items():
+            if found.get(name) is not None:
+                found[name] = convert(found[name])
+        if "timeout" in found:
+            found["default_timeout"] = False
+        for name in ("queue", "priority", "fail_on"):
+            if name in found and found[name] is None:
+                raise InvalidJobType(f"@job({name}=None): leave the option out, or give it a value.")
+        return cls(**found)
+
+
+def _backoff(value: object) -> Backoff:
+    if not isinstance(value, Backoff):
+        raise InvalidJobType(f"backoff is {value!r}; give Backoff(base=..., factor=..., cap=...).")
+    return value
+
+
+def _exceptions(value: Any) -> tuple[type[BaseException], ...]:
+    found = (value,) if isinstance(value, type) else tuple(value)
+    for item in found:
+        if not (isinstance(item, type) and issubclass(item, BaseException)):
+            raise InvalidJobType(f"retry_on and fail_on take exception classes, and {item!r} is none.")
+    return found
+
+
+_DEFINE = {
+    "name": lambda value: text(value, "name"),
+    "queue": queue,
+    "priority": priority,
+    "max_attempts": max_attempts,
+    "backoff": _backoff,
+    "retry_on": _exceptions,
+    "fail_on": _exceptions,
+    "timeout": timeout,
+}
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "unset"
+
+
+UNSET = _Unset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue:
+    queue: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    delay: float | None = None
+    idempotency_key: str | None = None
+    max_attempts: int | None = None
+    timeout: float | None | _Unset = UNSET
+
+    def changed(self, given: dict[str, Any]) -> Enqueue:
+        _reject_unknown(given, self.__dataclass_fields__, "using()")
+        found = {name: None if value is None else _ENQUEUE[name](value) for name, value in given.items()}
+        changed = replace(self, **found)
+        if changed.run_at is not None and changed.delay is not None:
+            raise InvalidJob(
+                f"using() has both run_at ({changed.run_at.isoformat()}) and delay ({changed.delay:g} s); give one of them."
+            )
+        return changed
+
+
+def _delay(value: float | timedelta) -> float:
+    return seconds(value, "delay")
+
+
+_ENQUEUE: dict[str, Any] = {
+    "queue": queue,
+    "priority": priority,
+    "run_at": run_at,
+    "delay": _delay,
+    "idempotency_key": idempotency_key,
+    "max_attempts": max_attempts,
+    "timeout": timeout,
+}

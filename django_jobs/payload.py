@@ -1,0 +1,157 @@
+"""Arguments and results as JSON: what may be stored, and the words for what may not."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Model, QuerySet
+from django.utils.functional import Promise
+
+from django_jobs.exceptions import InvalidJob, InvalidJobType
+
+DEPTH_LIMIT = 100
+# NUL cannot be stored in PostgreSQL's text and jsonb; a lone surrogate is not text in any encoding.
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+# The largest int that Python itself turns into text without being told to.
+DIGITS_LIMIT_BITS = 14_000
+
+_INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (tuple, "pass a list"),
+    ((set, frozenset), "pass a list, for example sorted(value)"),
+    ((bytes, bytearray, memoryview), "pass text, for example base64.b64encode(value).decode()"),
+    ((datetime.datetime, datetime.date, datetime.time), "pass value.isoformat()"),
+    (datetime.timedelta, "pass value.total_seconds()"),
+    (decimal.Decimal, "pass str(value)"),
+    (uuid.UUID, "pass str(value)"),
+    (Model, "pass value.pk and read the row in the job"),
+    (QuerySet, "pass the primary keys as a list"),
+    (Promise, "pass str(value)"),
+    (complex, "pass [value.real, value.imag]"),
+)
+
+
+def check(value: Any, where: str, depth: int = 0) -> None:
+    """Raise InvalidJob or InvalidJobType, naming the place and the remedy, unless `value` can be stored as JSON."""
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, str):
+        _check_text(value, where)
+    elif isinstance(value, int):
+        if value.bit_length() > DIGITS_LIMIT_BITS:
+            raise InvalidJob(f"{where} is a whole number of over 4,200 digits; pass it as text.")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidJob(f"{where} is {value!r}, which JSON has no word for; pass None or text.")
+    elif isinstance(value, dict | list):
+        _check_inside(value, where, depth + 1)
+    else:
+        raise InvalidJobType(f"{where} is a {type(value).__name__} ({_short(value)}), not JSON; {_remedy(value)}.")
+
+
+def _check_inside(value: dict[Any, Any] | list[Any], where: str, depth: int) -> None:
+    if depth > DEPTH_LIMIT:
+        raise InvalidJob(f"{where[:60]}... is nested over {DEPTH_LIMIT} deep; pass flatter data.")
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            check(item, f"{where}[{index}]", depth)
+        return
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise InvalidJobType(f"{where} has the key {_short(key)}; JSON keys are text: pass str(key).")
+        _check_text(key, f"a key of {where}")
+        check(item, f"{where}[{key[:40]!r}]", depth)
+
+
+def _check_text(value: str, where: str) -> None:
+    found = UNSTORABLE.search(value)
+    if found:
+        what = "a NUL character" if found.group() == "\x00" else "a lone surrogate"
+        raise InvalidJob(f"{where} has {what} at position {found.start()}; take it out, or pass base64 text.")
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        return "whose repr() fails"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _remedy(value: object) -> str:
+    for kinds, remedy in _INSTEAD:
+        if isinstance(value, kinds):
+            return remedy
+    if isinstance(value, Mapping):
+        return "pass dict(value)"
+    return "pass text, numbers, lists and dicts only"
+
+
+def storable(text: str, limit: int | None = None) -> str:
+    """Return text that every database stores: NUL and lone surrogates replaced, cut to `limit` characters."""
+    if limit is not None and len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def dump_result(value: Any, limit: int) -> str | None:
+    """Return a handler's result as JSON, None for None; raise InvalidJob or InvalidJobType when it is not JSON.
+
+    Unlike arguments, results may hold NUL and surrogates: they are replaced, since the work is done.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = storable(value)
+    elif isinstance(value, dict | list):
+        value = _storable_inside(value, 0)
+    check(value, "the result")
+    text = dump(value)
+    if len(text) > limit or len(text.encode()) > limit:
+        raise InvalidJob(
+            f"the result is {len(text.encode()):,} bytes of JSON; MAX_RESULT_BYTES allows {limit:,}. "
+            "Store it elsewhere and return where."
+        )
+    return text
+
+
+def _storable_inside(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if depth > DEPTH_LIMIT:
+        return value
+    if isinstance(value, list):
+        return [_storable_inside(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {
+            (storable(key) if isinstance(key, str) else key): _storable_inside(item, depth + 1)
+            for key, item in value.items()
+        }
+    return value
+
+
+def same(left: str, right: str) -> bool:
+    """Tell whether two JSON texts say the same, whatever their order of keys and spelling of numbers."""
+    return _typed(json.loads(left)) == _typed(json.loads(right))
+
+
+def _typed(value: Any) -> Any:
+    # True == 1 in Python, but not in JSON.
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, list):
+        return [_typed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _typed(item) for key, item in value.items()}
+    return value

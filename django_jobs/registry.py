@@ -1,0 +1,61 @@
+"""The functions that may be run. Only what is registered here is ever called; nothing from a row is imported."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django_jobs.backoff import Backoff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobType:
+    """What `@job` was told about a function. `timeout` and delays are seconds; `None` as timeout means no deadline."""
+
+    name: str
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    takes_context: bool
+    queue: str
+    priority: int
+    max_attempts: int | None
+    backoff: Backoff | None
+    timeout: float | None
+    default_timeout: bool
+    retry_on: tuple[type[BaseException], ...] | None
+    fail_on: tuple[type[BaseException], ...]
+
+    @property
+    def place(self) -> str:
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+
+_types: dict[str, JobType] = {}
+_clashes: list[tuple[JobType, JobType]] = []
+
+
+def register(job_type: JobType) -> None:
+    """Make a type known. A second function under a name is kept for the system check; the first one stays."""
+    known = _types.get(job_type.name)
+    if known is not None and known.place != job_type.place:
+        _clashes.append((known, job_type))
+        return
+    _types[job_type.name] = job_type
+
+
+def find(name: str) -> JobType | None:
+    return _types.get(name)
+
+
+def names() -> list[str]:
+    return sorted(_types)
+
+
+def queues() -> set[str]:
+    return {job_type.queue for job_type in _types.values()}
+
+
+def clashes() -> list[tuple[JobType, JobType]]:
+    return list(_clashes)

@@ -1,0 +1,50 @@
+"""Settings of the test suite. The database comes from tests/conftest.py, or is SQLite."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+SECRET_KEY = "only for tests"
+DEBUG = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+ROOT_URLCONF = "tests.urls"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django_jobs",
+    "example_project.shop",
+    "tests.app",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+STATIC_URL = "static/"
+# tests/plugin.py names the databases; worker processes that a test starts are given theirs the same way.
+DATABASES: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_DATABASES", "null")) or {
+    "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+}
+DATABASE_ROUTERS = ["tests.router.JobsRouter"]
+DJANGO_JOBS: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_SETTINGS", "{}"))
