@@ -1,4 +1,4 @@
-"""Settings of the test suite. The database comes from tests/conftest.py, or is SQLite."""
+"""Settings of the test suite, and of the worker processes that it starts."""
 
 from __future__ import annotations
 

@@ -77,14 +77,14 @@ class Look(NamedTuple):
     parked: bool
 
 
+# "end" resets the losses in a row, as an attempt does; "nothing" leaves all as it was.
 Counts = Literal["attempt", "loss", "end", "nothing"]
 
 
 class Settlement(NamedTuple):
     """How a run ended, unless it simply returned.
 
-    `delay`: seconds from now to `run_at`; None keeps `run_at`. `counts`: what the end counts as; "end" only resets
-    `losses`. `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
+    `delay`: seconds from now to `run_at`; None keeps `run_at`. `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
     """
 
     run: Run
@@ -95,6 +95,11 @@ class Settlement(NamedTuple):
     witnessed: bool = False
     error: str | None = None
     entry: str | None = None
+
+
+def released(run: Run) -> Settlement:
+    """Return the settlement that gives a claim back as if it had not been made; the token stays used."""
+    return Settlement(run=run, status="ready", counts="nothing", cause="released")
 
 
 class Done(NamedTuple):
@@ -184,6 +189,3 @@ class Engine(ABC):
     @abstractmethod
     def probe(self, timeout: float) -> bool:
         """Tell, on a new connection and within `timeout` seconds, whether the database answers."""
-
-    @abstractmethod
-    def left_open(self, connection: BaseDatabaseWrapper) -> bool: ...

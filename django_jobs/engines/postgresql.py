@@ -8,8 +8,6 @@ from typing import Any
 
 import psycopg
 from django.db import OperationalError, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg.pq import TransactionStatus
 
 from django_jobs.conf import conf
 from django_jobs.engines.base import (
@@ -200,10 +198,6 @@ class PostgreSQLEngine(Engine):
         except psycopg.Error:
             return False
         return True
-
-    def left_open(self, connection: BaseDatabaseWrapper) -> bool:
-        raw = connection.connection
-        return raw is not None and raw.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
         with self.connection.cursor() as cursor:

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import OperationalError, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError
 from django.utils import timezone
 
@@ -231,9 +230,6 @@ class SQLiteEngine(Engine):
         finally:
             raw.close()
         return True
-
-    def left_open(self, connection: BaseDatabaseWrapper) -> bool:
-        return connection.connection is not None and bool(connection.connection.in_transaction)
 
 
 def _stored(moment: datetime) -> str:

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+
+class Fitness:
+    """Whether this supervisor may take back jobs of others whose lease ran out.
+
+    Only after its own connection has worked for one full lease, in which the database's clock moved like its own
+    monotonic clock: after an outage, a failover or a resumed machine, all leases look expired, and the living need
+    time to extend theirs first. All values are seconds.
+    """
+
+    def __init__(self, lease: float, heartbeat: float) -> None:
+        self._lease = lease
+        self._heartbeat = heartbeat
+        self._since: float | None = None
+        self._last: tuple[float, float] | None = None
+
+    def observe(self, database_clock: float, monotonic: float) -> None:
+        """Note that the database answered, and the time on both clocks."""
+        if self._since is None or self._last is None or self._jumped(database_clock, monotonic):
+            self._since = monotonic
+        self._last = (database_clock, monotonic)
+
+    def _jumped(self, database_clock: float, monotonic: float) -> bool:
+        assert self._last is not None
+        moved_there, moved_here = database_clock - self._last[0], monotonic - self._last[1]
+        return moved_here > 2 * self._heartbeat or abs(moved_there - moved_here) > self._heartbeat
+
+    def broken(self) -> None:
+        """Note that the connection did not work."""
+        self._since = self._last = None
+
+    def fit(self, monotonic: float) -> bool:
+        return self._since is not None and monotonic - self._since >= self._lease

@@ -1,0 +1,244 @@
+"""Running one job: calling its function and deciding how the run ended. Nothing here writes to the jobs' table."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, connections, reset_queries
+
+from django_jobs import payload, registry
+from django_jobs.conf import Conf
+from django_jobs.context import Context
+from django_jobs.engines.base import Claimed, Counts, Done, Engine, Settlement
+from django_jobs.exceptions import InvalidJobType, JobsError
+from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
+from django_jobs.registry import JobType
+
+ERROR_LIMIT = 20_000
+SHORT_ERROR_LIMIT = 500
+CHAIN_LIMIT = 10
+# Seconds before a job that was lost with its database or connection is tried again.
+LOSS_PAUSE = 5.0
+IDLE_BEFORE_CHECK = 5.0
+
+
+class TransactionLeftOpen(JobsError):
+    """A handler ended with a transaction open, or with autocommit off."""
+
+
+class ConnectionLost(JobsError):
+    """A run ended because its connection to the jobs' database went away."""
+
+
+class Runner:
+    """Runs jobs on one thread."""
+
+    def __init__(self, engine: Engine, settings: Conf, label: str) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._label = label
+        self._used_at = time.monotonic()
+
+    def run(self, claimed: Claimed, context: Context) -> Done | Settlement:
+        """Call the function; return how the run ended. Raises nothing, whatever the function does."""
+        started = time.monotonic()
+        self._check_connections(started)
+        job_type = registry.find(claimed.type)
+        try:
+            if job_type is None:
+                raise JobsError(f"No function is registered as {claimed.type!r}.")
+            value: Any = _call(job_type, claimed, context)
+            ended = self._returned(claimed, job_type, value, started)
+        except BaseException as error:
+            ended = self._raised(claimed, job_type, error, started)
+        try:
+            self._refuse_open_transactions()
+        except TransactionLeftOpen as error:
+            ended = self._raised(claimed, job_type, error, started)
+        self._used_at = time.monotonic()
+        return ended
+
+    def _check_connections(self, now: float) -> None:
+        idle = now - self._used_at > IDLE_BEFORE_CHECK
+        for connection in connections.all(initialized_only=True):
+            if connection.connection is not None and (idle or connection.errors_occurred):
+                connection.health_check_done = False
+                connection.close_if_unusable_or_obsolete()
+                if idle and connection.connection is not None and not connection.is_usable():
+                    connection.close()
+            if connection.queries_logged:
+                reset_queries()
+
+    def _refuse_open_transactions(self) -> None:
+        for connection in connections.all(initialized_only=True):
+            raw = connection.connection
+            if raw is None:
+                continue
+            open_now = connection.in_atomic_block or not connection.autocommit or _driver_left_open(connection)
+            if open_now:
+                # Django's wrapper refuses to close inside an atomic block: both are thrown away.
+                try:
+                    raw.close()
+                except Exception:
+                    pass
+                del connections[connection.alias]
+                raise TransactionLeftOpen(
+                    f"The handler ended with a transaction open on the database {connection.alias!r}; it was rolled back. "
+                    "Use `with transaction.atomic()`, which ends what it begins."
+                )
+
+    def _returned(self, claimed: Claimed, job_type: JobType, value: Any, started: float) -> Done | Settlement:
+        if isinstance(value, Outcome):
+            return self._outcome(claimed, job_type, value, started)
+        if isinstance(value, type) and issubclass(value, Outcome):
+            raise InvalidJobType(f"The handler returned the class {value.__name__}; return {value.__name__}(...).")
+        if inspect.iscoroutine(value):
+            value.close()
+            raise InvalidJobType("The handler returned a coroutine; call it by asgiref's async_to_sync.")
+        if inspect.isgenerator(value) or inspect.isasyncgen(value):
+            raise InvalidJobType("The handler returned a generator, so nothing was run; return a list.")
+        return Done(claimed.run, payload.dump_result(value, self._settings.max_result_bytes))
+
+    def _raised(
+        self, claimed: Claimed, job_type: JobType | None, error: BaseException, started: float
+    ) -> Done | Settlement:
+        try:
+            if isinstance(error, Outcome) and job_type is not None:
+                return self._outcome(claimed, job_type, error, started)
+            lost = self._loss(claimed, error, started)
+            if lost is not None:
+                return lost
+            if job_type is not None and _is_final(job_type, error):
+                return self._settled(claimed, "failed", "end", "failed", error, started)
+            return self._attempt(claimed, job_type, error, started, None)
+        except BaseException:  # an exception may break whatever looks at it
+            hidden = JobsError(f"The handler raised a {type(error).__name__} that cannot be shown.")
+            return self._attempt(claimed, job_type, hidden, started, None)
+
+    def _outcome(self, claimed: Claimed, job_type: JobType, outcome: Outcome, started: float) -> Settlement:
+        match outcome:
+            case Retry():
+                return self._attempt(claimed, job_type, outcome, started, outcome.delay)
+            case Snooze():
+                return self._settled(claimed, "ready", "end", "snoozed", outcome, started, delay=outcome.delay)
+            case Fail():
+                return self._settled(claimed, "failed", "end", "failed", outcome, started)
+            case Cancel():
+                return self._settled(claimed, "cancelled", "end", "cancelled", outcome, started)
+        raise InvalidJobType(f"{outcome!r} is no outcome; use Retry, Snooze, Fail or Cancel.")
+
+    def _attempt(
+        self, claimed: Claimed, job_type: JobType | None, error: BaseException, started: float, delay: float | None
+    ) -> Settlement:
+        attempts = claimed.attempts + 1
+        cause = "retry" if isinstance(error, Retry) else "raised"
+        if attempts >= claimed.max_attempts:
+            return self._settled(claimed, "dead", "attempt", cause, error, started)
+        if delay is None:
+            backoff = (job_type and job_type.backoff) or self._settings.backoff
+            delay = backoff.delay(attempts)
+        return self._settled(claimed, "ready", "attempt", cause, error, started, delay=delay)
+
+    def _loss(self, claimed: Claimed, error: BaseException, started: float) -> Settlement | None:
+        """Decide whether the jobs' database was away: by asking it anew, never by the exception's class."""
+        if not self._suspicious(error):
+            return None
+        broken = _is_broken(connections[self._engine.alias])
+        if not self._engine.probe(timeout=5.0):
+            return self._settled(claimed, "ready", "loss", "database away", error, started, delay=LOSS_PAUSE)
+        if broken:
+            return self._settled(claimed, "ready", "loss", "connection broke", error, started, delay=LOSS_PAUSE)
+        return None
+
+    def _suspicious(self, error: BaseException) -> bool:
+        if _is_broken(connections[self._engine.alias]):
+            return True
+        return any(isinstance(link, DatabaseError | InterfaceError) for link in _chain(error))
+
+    def _settled(
+        self,
+        claimed: Claimed,
+        status: str,
+        counts: Counts,
+        cause: str,
+        error: BaseException,
+        started: float,
+        delay: float | None = None,
+    ) -> Settlement:
+        short = describe(error)
+        return Settlement(
+            run=claimed.run,
+            status=status,
+            counts=counts,
+            cause=cause,
+            delay=delay,
+            error=short if isinstance(error, Outcome) else full_text(error),
+            entry=entry(claimed.token, cause, short, self._label, time.monotonic() - started),
+        )
+
+
+def entry(run: int, cause: str, error: str, worker: str, seconds: float) -> str:
+    """Return a run's line in the job's history as JSON; `seconds` is how long it ran."""
+    return payload.dump(
+        {"run": run, "cause": cause, "error": error, "worker": worker, "seconds": round(float(seconds), 3)}
+    )
+
+
+def _call(job_type: JobType, claimed: Claimed, context: Context) -> Any:
+    content = json.loads(claimed.payload)
+    if job_type.takes_context:
+        return job_type.function(context, *content["args"], **content["kwargs"])
+    return job_type.function(*content["args"], **content["kwargs"])
+
+
+def _is_final(job_type: JobType, error: BaseException) -> bool:
+    if isinstance(error, job_type.fail_on):
+        return True
+    return job_type.retry_on is not None and not isinstance(error, job_type.retry_on)
+
+
+def _driver_left_open(connection: Any) -> bool:
+    """Ask the driver, not Django: a raw BEGIN leaves Django's flags as they were."""
+    raw = connection.connection
+    if connection.vendor == "postgresql":
+        return int(raw.pgconn.transaction_status) in (1, 2, 3)  # active, in a transaction, in a failed one
+    if connection.vendor == "sqlite":
+        return bool(raw.in_transaction)
+    return False
+
+
+def _is_broken(connection: Any) -> bool:
+    raw = connection.connection
+    return raw is not None and bool(getattr(raw, "closed", False))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    # Bounded: a __cause__ may be a property that never ends.
+    link: BaseException | None = error
+    for _ in range(CHAIN_LIMIT):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def describe(error: BaseException) -> str:
+    """Return an error in one line of at most 500 storable characters."""
+    if isinstance(error, Outcome):
+        text = getattr(error, "reason", "") or type(error).__name__
+    else:
+        text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    return payload.storable(" ".join(text[:ERROR_LIMIT].split()), SHORT_ERROR_LIMIT)
+
+
+def full_text(error: BaseException) -> str:
+    """Return an error with the tracebacks of its chain, storable and of at most 20,000 characters."""
+    parts = []
+    for link in _chain(error):
+        parts.append("".join(traceback.format_exception(type(link), link, link.__traceback__, limit=-50, chain=False)))
+    return payload.storable("\nwhich came from:\n\n".join(parts), ERROR_LIMIT)

@@ -1,0 +1,158 @@
+"""The memory that a supervisor shares with its worker processes and that survives a SIGKILL of any of them.
+
+One mapping, made before the first fork. Each worker process has a region: a header, and one seat for each job it has
+claimed, runs or has run without its outcome being stored. Every field has one writer, and no lock exists that a dead
+process could hold. Times are CLOCK_MONOTONIC, which all processes of a host share.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import time
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+SEATS = 1024
+_RECORD = struct.Struct("<qqqdq")  # job id, token, claim number, claimed at, check
+_RECORD_SIZE = 48  # the record, and its state in the byte behind it
+_STATE = _RECORD.size
+_DOUBLE = struct.Struct("<d")
+_LONG = struct.Struct("<q")
+_COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "released", "lost_leases")
+# Offsets in a region. Written by the child:
+_CLAIM_TICK, _WRITE_TICK, _PHASE, _FIRST_COUNTER = 0, 8, 16, 24
+# by the supervisor, and by the template:
+_STOP, _ORPHANED = 128, 136
+_SEATS_AT = 192
+
+
+class State(IntEnum):
+    FREE = 0
+    CLAIMED = 1
+    RUNNING = 2
+    RETURNED = 3
+
+
+class Phase(IntEnum):
+    STARTING = 0
+    BUSY = 1
+    IDLE = 2
+    ENDED = 3
+
+
+class Seat(NamedTuple):
+    """One taken seat. `torn` ones were being written when they were read, and name no job."""
+
+    index: int
+    state: State
+    job_id: int
+    token: int
+    claim: int
+    claimed_at: float
+    torn: bool = False
+
+
+class Region:
+    """The part of the mapping that belongs to one worker process."""
+
+    SIZE = _SEATS_AT + SEATS * (_RECORD_SIZE + 8)
+
+    def __init__(self, memory: mmap.mmap, index: int) -> None:
+        self._memory = memory
+        self._base = index * self.SIZE
+        self._seats = self._base + _SEATS_AT
+        self._stops = self._seats + SEATS * _RECORD_SIZE
+
+    def clear(self) -> None:
+        self._memory[self._base : self._base + self.SIZE] = bytes(self.SIZE)
+
+    # The child writes.
+
+    def take(self, index: int, job_id: int, token: int, claim: int) -> None:
+        """Fill a free seat; it counts from the moment its state byte is written."""
+        now = time.monotonic()
+        at = self._seats + index * _RECORD_SIZE
+        _RECORD.pack_into(self._memory, at, job_id, token, claim, now, _check(job_id, token, claim))
+        self._memory[at + _STATE] = State.CLAIMED
+
+    def mark(self, index: int, state: State) -> None:
+        self._memory[self._seats + index * _RECORD_SIZE + _STATE] = state
+
+    def tick_claims(self) -> None:
+        _DOUBLE.pack_into(self._memory, self._base + _CLAIM_TICK, time.monotonic())
+
+    def tick_writes(self) -> None:
+        _DOUBLE.pack_into(self._memory, self._base + _WRITE_TICK, time.monotonic())
+
+    def set_phase(self, phase: Phase) -> None:
+        self._memory[self._base + _PHASE] = phase
+
+    def count(self, name: str, number: int = 1) -> None:
+        at = self._base + _FIRST_COUNTER + 8 * _COUNTERS.index(name)
+        _LONG.pack_into(self._memory, at, _LONG.unpack_from(self._memory, at)[0] + number)
+
+    # The supervisor and the template write.
+
+    def ask_to_stop(self) -> None:
+        self._memory[self._base + _STOP] = 1
+
+    def orphan(self) -> None:
+        self._memory[self._base + _ORPHANED] = 1
+
+    def stop_run(self, index: int, token: int) -> None:
+        _LONG.pack_into(self._memory, self._stops + 8 * index, token)
+
+    # Anybody reads.
+
+    @property
+    def stop_asked(self) -> bool:
+        return bool(self._memory[self._base + _STOP] or self._memory[self._base + _ORPHANED])
+
+    def run_stopped(self, index: int, token: int) -> bool:
+        return bool(_LONG.unpack_from(self._memory, self._stops + 8 * index)[0] == token)
+
+    @property
+    def phase(self) -> Phase:
+        return Phase(self._memory[self._base + _PHASE])
+
+    @property
+    def last_tick(self) -> float:
+        """The older of the two loops' last signs of life."""
+        ticks = (_DOUBLE.unpack_from(self._memory, self._base + at)[0] for at in (_CLAIM_TICK, _WRITE_TICK))
+        return float(min(ticks))
+
+    def counters(self) -> dict[str, int]:
+        at = self._base + _FIRST_COUNTER
+        return {name: _LONG.unpack_from(self._memory, at + 8 * index)[0] for index, name in enumerate(_COUNTERS)}
+
+    def seats(self) -> Iterator[Seat]:
+        """Yield the seats that are taken."""
+        for index in range(SEATS):
+            at = self._seats + index * _RECORD_SIZE
+            state = self._memory[at + _STATE]
+            if state != State.FREE:
+                job_id, token, claim, claimed_at, check = _RECORD.unpack_from(self._memory, at)
+                torn = check != _check(job_id, token, claim)
+                yield Seat(index, State(state), job_id, token, claim, claimed_at, torn)
+
+
+class SeatMap:
+    """The whole mapping: a heartbeat written by the supervisor, and a region for each worker process."""
+
+    def __init__(self, processes: int) -> None:
+        self._memory = mmap.mmap(-1, Region.SIZE * processes + mmap.PAGESIZE)
+        self._heartbeat_at = Region.SIZE * processes
+        self.regions = [Region(self._memory, index) for index in range(processes)]
+
+    def beat(self) -> None:
+        _DOUBLE.pack_into(self._memory, self._heartbeat_at, time.monotonic())
+
+    @property
+    def last_beat(self) -> float:
+        return float(_DOUBLE.unpack_from(self._memory, self._heartbeat_at)[0])
+
+
+def _check(job_id: int, token: int, claim: int) -> int:
+    return (job_id * 31 + token * 1_000_003 + claim * 7919 + 0x5EA7) & 0x7FFF_FFFF_FFFF_FFFF

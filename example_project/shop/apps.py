@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ShopConfig(AppConfig):
+    name = "example_project.shop"
+    verbose_name = "Hardware shop"
+    default_auto_field = "django.db.models.BigAutoField"

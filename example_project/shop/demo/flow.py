@@ -1,0 +1,92 @@
+"""One run of the demo from its tables to its verdict."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from example_project.shop.demo import check, report, screen, tables, work
+from example_project.shop.demo.workers import Workers
+from example_project.shop.payments import PaymentService, served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from example_project.shop.demo.work import Run
+
+LOOK_EVERY = 0.25
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked us to stop; treated like Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def play(*, once: bool, within: float, say: Callable[[str], None]) -> int:
+    """Run the demo and return its exit code: 0 when everything came out as it should."""
+    with _signals_raise():
+        tables.prepare(say)
+        run = work.Run.begin()
+        say(f"Run {run.number}: a shop takes over its catalogue, draws labels, and charges {work.ORDERS} orders.")
+        service = PaymentService(outages={run.unlucky_order: check.OUTAGES})
+        with served(service) as url, Workers({"SHOP_PAYMENT_URL": url}) as workers:
+            ended = _work_through(run, workers, within)
+            if once or not ended:
+                return _judge(run, service, workers.stop(), ended, say)
+            code = _judge(run, service, 0, ended, say)
+            say("\nThe workers go on, for jobs that you enqueue. Ctrl-C ends them and this demo.")
+            while code == 0:
+                workers.wait(None)
+            return code
+
+
+def _work_through(run: Run, workers: Workers, within: float) -> bool:
+    """Enqueue the work, each part when what it needs is there; return whether all of it ended in time."""
+    deadline = time.monotonic() + within
+    steps: list[tuple[Callable[[Run], None], str]] = [
+        (work.bring_in_catalogue, "shop.import_catalogue"),
+        (work.bring_in_prices, "shop.import_prices"),
+        (work.place_orders, ""),
+    ]
+    with screen.opened() as view:
+        for enqueue, waits_for in steps:
+            enqueue(run)
+            while run.unfinished(waits_for).exists():
+                if time.monotonic() > deadline:
+                    return False
+                view.show(run)
+                workers.wait(LOOK_EVERY)
+        view.show(run)
+    return True
+
+
+def _judge(run: Run, service: PaymentService, workers_exit: int, ended: bool, say: Callable[[str], None]) -> int:
+    findings = check.findings(run, service, workers_exit)
+    say(f"\n{report.table(run)}\n\n{report.verdict(findings)}\n\n{report.payment_line(service)}")
+    say(f"Jobs that met an error:\n{report.failures(run)}")
+    if not ended:
+        say(f"Not all jobs ended in time:\n{report.leftovers(run)}")
+    say(f"\n{report.places(run)}")
+    wrong = sum(not finding.good for finding in findings)
+    say(f"\n{wrong} findings differ from what was expected." if wrong else "\nAll came out as expected.")
+    return 1 if wrong else 0
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Have TERM and HUP unwind the demo as Ctrl-C does, so that everything it started is ended."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

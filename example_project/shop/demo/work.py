@@ -1,0 +1,101 @@
+"""The work of one run of the demo: what is enqueued, and which jobs belong to it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import router, transaction
+from django.db.models import Max
+
+from django_jobs.models import Job
+from example_project.shop.jobs import charge_order, import_catalogue, import_prices
+from example_project.shop.models import DemoRun, Order, OrderLine, Product
+
+if TYPE_CHECKING:
+    from django_jobs.models.job import JobQuerySet
+
+PARTS = 16
+ORDERS = 80
+PRICE_LIST, BROKEN_PRICE_LIST = "prices_main.csv", "prices_extra.csv"
+FINAL = (Job.Status.DONE, Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run's jobs are those of the shop with an id over the highest before it."""
+
+    number: int
+    after: int
+
+    @classmethod
+    def begin(cls) -> Run:
+        """Take a new number, and remove the labels of earlier runs."""
+        alias = router.db_for_write(Job)
+        highest = Job.objects.using(alias).aggregate(highest=Max("id"))["highest"] or 0
+        shutil.rmtree(Path(settings.MEDIA_ROOT) / "labels", ignore_errors=True)
+        return cls(number=DemoRun.objects.create().pk, after=highest)
+
+    def jobs(self) -> JobQuerySet:
+        found: JobQuerySet = Job.objects.using(router.db_for_write(Job))
+        return found.filter(id__gt=self.after, type__startswith="shop.")
+
+    def unfinished(self, job_type: str = "") -> JobQuerySet:
+        return self.jobs().exclude(status__in=FINAL).filter(type__startswith=job_type)
+
+    def order_numbers(self) -> list[str]:
+        return [f"{self.number}-{place:03d}" for place in range(1, ORDERS + 1)]
+
+    @property
+    def unlucky_order(self) -> str:
+        """The order for which the payment service is out of order at first."""
+        return self.order_numbers()[ORDERS // 2]
+
+    @property
+    def labels(self) -> Path:
+        return Path(settings.MEDIA_ROOT) / "labels" / f"run-{self.number}"
+
+    @property
+    def mails(self) -> Path:
+        return Path(settings.EMAIL_FILE_PATH)  # type: ignore[misc]  # not in every project's settings
+
+
+def bring_in_catalogue(run: Run) -> None:
+    for part in range(PARTS):
+        import_catalogue.using(idempotency_key=f"import:{run.number}:{part}").enqueue(part, PARTS)
+
+
+def bring_in_prices(run: Run) -> None:
+    for name in (PRICE_LIST, BROKEN_PRICE_LIST):
+        import_prices.using(idempotency_key=f"prices:{run.number}:{name}").enqueue(run.number, name)
+
+
+def place_orders(run: Run) -> None:
+    """Place the orders and enqueue their charges, in one transaction."""
+    choice = random.Random(run.number)
+    products = list(Product.objects.filter(price_cents__isnull=False).order_by("pk"))
+    with transaction.atomic():
+        for number in run.order_numbers():
+            order = _place_order(run, number, choice.sample(products, choice.randint(1, 4)), choice)
+            charge_order.using(idempotency_key=f"charge:{number}").enqueue(order.pk)
+
+
+def _place_order(run: Run, number: str, products: list[Product], choice: random.Random) -> Order:
+    lines = [
+        OrderLine(product=product, quantity=choice.randint(1, 3), unit_cents=product.price_cents or 0)
+        for product in products
+    ]
+    order = Order.objects.create(
+        run_id=run.number,
+        number=number,
+        email=f"customer-{number}@example.com",
+        total_cents=sum(line.quantity * line.unit_cents for line in lines),
+    )
+    for line in lines:
+        line.order = order
+    OrderLine.objects.bulk_create(lines)
+    return order

@@ -1,0 +1,114 @@
+"""The shop's background jobs. django_jobs finds this module by its name."""
+
+from __future__ import annotations
+
+import io
+
+from django.conf import settings
+from django.core.files import File
+from django.core.files.storage import default_storage
+from django.core.mail import EmailMessage
+from django.db import transaction
+from django.db.models.functions import Now
+
+from django_jobs import Backoff, Context, job
+from example_project.shop import catalogue, ean13, labels, payments, pricelist, stock
+from example_project.shop.models import Order, Product, Receipt
+
+VENDORS_AT_ONCE = 25
+
+
+@job(name="shop.import_catalogue", takes_context=True, max_attempts=3)
+def import_catalogue(context: Context, part: int, parts: int) -> int:
+    """Bring one part of the catalogue into the tables. Running it again changes nothing: rows are found by their
+    codes."""
+    entries = catalogue.read_part(part, parts)
+    count = 0
+    for start in range(0, len(entries), VENDORS_AT_ONCE):
+        chosen = entries[start : start + VENDORS_AT_ONCE]
+        count += len(stock.put_vendors(chosen))
+        context.progress(start + len(chosen), len(entries), f"{count} products, up to {chosen[-1].name}")
+    return count
+
+
+# A broken file does not get better with time, so this type gives up soon.
+@job(name="shop.import_prices", max_attempts=3, backoff=Backoff(base=0.5, factor=2, cap=2))
+def import_prices(run: int, name: str) -> int:
+    """Take over a supplier's price list, all of it or nothing, and order a new label for each product in it."""
+    prices = list(pricelist.read_prices(catalogue.DATA / name))
+    # The labels are ordered in the transaction that stores the prices: both are there, or neither.
+    with transaction.atomic():
+        products = stock.put_prices(prices)
+        for product in products:
+            key = f"label:{run}:{stock.article(product)}"
+            draw_label.using(idempotency_key=key).enqueue(run, product.pk)
+    return len(products)
+
+
+@job(name="shop.draw_label", queue="labels", max_attempts=5)
+def draw_label(run: int, product_id: int) -> str:
+    """Draw the label of a product, store it and return its name. Drawn again, it replaces itself."""
+    product = Product.objects.select_related("vendor").get(pk=product_id)
+    price = "ask us" if product.price_cents is None else f"EUR {product.price_cents / 100:.2f}"
+    number = ean13.in_store_number(product.vendor.code, product.code)
+    picture = labels.draw(labels.Label(name=product.name, maker=product.vendor.name, price=price, number=number))
+    return default_storage.save(f"labels/run-{run}/{number}.png", File(io.BytesIO(picture)))
+
+
+@job(
+    name="shop.charge_order",
+    queue="payments",
+    priority=10,
+    takes_context=True,
+    max_attempts=6,
+    backoff=Backoff(base=0.5, factor=3, cap=30),
+    timeout=60,
+)
+def charge_order(context: Context, order_id: int) -> str:
+    """Have an order paid. The payment service is given this job's key, which is the same in every run: when a run
+    dies after the service has charged and before it was recorded here, the next run asks again and nothing is
+    charged twice."""
+    order = Order.objects.get(pk=order_id)
+    if order.paid_at is not None:
+        return order.payment
+    number = payments.charge(
+        settings.SHOP_PAYMENT_URL,  # type: ignore[misc]  # not in every project's settings
+        key=context.idempotency_key,
+        order=order.number,
+        cents=order.total_cents,
+    )
+    # Paid and "a receipt is to be sent" become true together.
+    with transaction.atomic():
+        Order.objects.filter(pk=order_id, paid_at__isnull=True).update(paid_at=Now(), payment=number)
+        send_receipt.using(idempotency_key=f"receipt:{order.number}").enqueue(order_id)
+    return number
+
+
+@job(name="shop.send_receipt", queue="mail", priority=5, max_attempts=5)
+def send_receipt(order_id: int) -> str:
+    """Mail the receipt of a paid order, unless that was done.
+
+    A crash between the mail and the commit makes a second mail: mail servers know no keys.
+    """
+    with transaction.atomic():
+        order = Order.objects.select_for_update().get(pk=order_id)
+        _receipt, new = Receipt.objects.get_or_create(order=order)
+        if not new:
+            return "was sent before"
+        _mail(order).send()
+    return f"sent to {order.email}"
+
+
+def _mail(order: Order) -> EmailMessage:
+    lines = [
+        f"{line.quantity:3} x {line.product.name[:50]:50} {line.quantity * line.unit_cents / 100:10.2f}"
+        for line in order.lines.select_related("product")
+    ]
+    total = f"{'Total, paid':56} {order.total_cents / 100:10.2f}"
+    return EmailMessage(
+        subject=f"Receipt for order {order.number}",
+        body="\n".join(["Thank you for your order.", "", *lines, "", total, f"Payment {order.payment}"]),
+        from_email="shop@example.com",
+        to=[order.email],
+        headers={"X-Order": order.number},
+    )

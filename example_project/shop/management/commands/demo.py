@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from django.core.management.base import BaseCommand
+
+from example_project.shop.demo import flow
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Command(BaseCommand):
+    help = "Run a hardware shop's background jobs on real data, and check that all came out right."
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--once", action="store_true", help="end after the first round")
+        parser.add_argument("--within", type=float, default=180.0, help="seconds until giving up (default: 180)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            code = flow.play(once=options["once"], within=options["within"], say=self._say)
+        except KeyboardInterrupt as stopped:
+            number = getattr(stopped, "number", 2)
+            self._say("\nStopped. The next run starts afresh.")
+            code = 128 + number
+        if code:
+            sys.exit(code)
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from django_jobs.engines import engine as engine_of
+from django_jobs.engines.base import Engine
+from tests import router
+from tests.harness import Tree
+
+ALIASES = {"postgresql": "default", "sqlite": "lite"}
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def vendor(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run the test once with the jobs on each database."""
+    router.jobs_alias = ALIASES[request.param]
+    yield request.param
+    router.jobs_alias = "default"
+
+
+@pytest.fixture
+def engine(vendor: str, db: None) -> Engine:
+    return engine_of()
+
+
+@pytest.fixture
+def tree(vendor: str, transactional_db: None, tmp_path: Path) -> Iterator[Tree]:
+    """Return a starter of `runworkers` trees on the test's database; what still runs at the end is killed."""
+    found = Tree(ALIASES[vendor], tmp_path)
+    yield found
+    found.end_all()
