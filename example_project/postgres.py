@@ -1,6 +1,6 @@
 """A PostgreSQL server of our own: for the example project (its data is kept), for tests and benchmarks (temporary).
 
-The server is a direct child. On Linux it ends with the thread that started it even if that is killed, so start it from
+The server is a direct child. On Linux it ends with the thread that started it, even when that is killed: start it from
 the main thread. It listens on 127.0.0.1 and lets every local user in without a password: keep nothing secret in it.
 """
 
@@ -29,7 +29,6 @@ from example_project.postgres_host import (
     reachable_binaries,
     reachable_data,
     temporary_parent,
-    wheel_binaries,
 )
 from example_project.postgres_pidfile import Postmaster
 from example_project.processes import spawn
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["PostgresError", "Server", "find_binaries", "temporary", "wheel_binaries"]
+__all__ = ["PostgresError", "Server", "find_binaries", "temporary"]
 
 Mode = Literal["fast", "immediate"]
 

@@ -67,6 +67,3 @@ STORAGES = {
 }
 EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
 EMAIL_FILE_PATH = VAR / "mail"
-
-# The demo runs a payment service of its own and names it here.
-SHOP_PAYMENT_URL = env.str("SHOP_PAYMENT_URL", default="http://127.0.0.1:8099")

@@ -29,6 +29,7 @@ class DemoRun(models.Model):
     """One run of `manage.py demo`: its number is in the keys of the run's jobs and in its orders."""
 
     started_at = models.DateTimeField(db_default=Now())
+    payment_url = models.URLField(help_text="Where the newest run's payment service listens: orders are charged there.")
 
     def __str__(self) -> str:
         return f"run {self.pk}"

@@ -33,11 +33,11 @@ def charge(base_url: str, *, key: str, order: str, cents: int) -> str:
 class PaymentService:
     """Remembers the charge of each key, counts, and is out of order for the first calls of chosen orders."""
 
-    def __init__(self, outages: Mapping[str, int] | None = None) -> None:
+    def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.charges: dict[str, dict[str, Any]] = {}
-        self._outages = Counter(outages or {})
+        self.outages: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def handle(self, key: str, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -45,8 +45,8 @@ class PaymentService:
         order, cents = str(body["order"]), int(body["cents"])
         with self._lock:
             self.calls[order] += 1
-            if self._outages[order] > 0:
-                self._outages[order] -= 1
+            if self.outages[order] > 0:
+                self.outages[order] -= 1
                 self.refused[order] += 1
                 return 503, {"error": "out of order for a moment"}
             number = f"ch_{len(self.charges) + 1:05d}"

@@ -23,7 +23,8 @@ WITH RECURSIVE lane AS (
         LIMIT 1
       ) next
 )
-SELECT (SELECT greatest(extract(epoch FROM min(run_at) - statement_timestamp()), 0)::float8
+SELECT (SELECT CASE WHEN count(*) > 0 -- greatest() alone would make 0 of no row
+                    THEN greatest(extract(epoch FROM min(run_at) - statement_timestamp()), 0)::float8 END
           FROM lane
          WHERE %(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[])),
        EXISTS (SELECT 1

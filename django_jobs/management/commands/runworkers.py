@@ -3,7 +3,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from argparse import ArgumentTypeError
 from dataclasses import replace
 from typing import Any
 
@@ -17,30 +16,30 @@ from django_jobs.workers.supervisor import USAGE, Supervisor
 from django_jobs.workers.worker import Plan
 
 
-def _count(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= 1000:
-        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000")
-    return number
+def _count(given: str | None, option: str, default: int) -> int:
+    if given is None:
+        return default
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:20]) <= 1000):
+        raise ConfigurationError(f"{option} is {given!r}; give a whole number from 1 to 1000.")
+    return int(given)
 
 
-def _queues(text: str) -> tuple[str, ...]:
+def _queues(given: str | None, default: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return default
     try:
-        return tuple(queue_name(name) for name in text.split(","))
+        return tuple(queue_name(name) for name in given.split(","))
     except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
+        raise ConfigurationError(f"--queues: {error}.") from None
 
 
 class Command(BaseCommand):
     help = "Run jobs until told to stop (TERM or INT; a second one ends the grace)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--queues", type=_queues, help="serve only these queues: a,b (default: QUEUES, or all)")
-        parser.add_argument("--processes", type=_count, help="worker processes (default: PROCESSES)")
-        parser.add_argument("--threads", type=_count, help="threads in each process (default: THREADS)")
+        parser.add_argument("--queues", help="serve only these queues: a,b (default: QUEUES, or all)")
+        parser.add_argument("--processes", help="worker processes (default: PROCESSES)")
+        parser.add_argument("--threads", help="threads in each process (default: THREADS)")
         parser.add_argument("--burst", action="store_true", help="end when nothing is due; later retries stay")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -59,10 +58,10 @@ def _plan(options: dict[str, Any]) -> Plan:
     settings = conf()
     settings = replace(
         settings,
-        processes=options["processes"] or settings.processes,
-        threads=options["threads"] or settings.threads,
+        processes=_count(options["processes"], "--processes", settings.processes),
+        threads=_count(options["threads"], "--threads", settings.threads),
     )
-    queues = options["queues"] or settings.queues
+    queues = _queues(options["queues"], settings.queues)
     for name in queues or ():
         if name not in registry.queues():
             log.queue_without_type(name)

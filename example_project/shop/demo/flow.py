@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from django.core.management import CommandError
+
+from example_project.database import VAR
 from example_project.shop.demo import check, report, screen, tables, work
 from example_project.shop.demo.workers import Workers
 from example_project.shop.payments import PaymentService, served
@@ -29,12 +33,13 @@ class Stopped(KeyboardInterrupt):
 
 def play(*, once: bool, within: float, say: Callable[[str], None]) -> int:
     """Run the demo and return its exit code: 0 when everything came out as it should."""
-    with _signals_raise():
+    service = PaymentService()
+    with _signals_raise(), _alone(), served(service) as url:
         tables.prepare(say)
-        run = work.Run.begin()
+        run = work.Run.begin(url)
+        service.outages[run.unlucky_order] = check.OUTAGES
         say(f"Run {run.number}: a shop takes over its catalogue, draws labels, and charges {work.ORDERS} orders.")
-        service = PaymentService(outages={run.unlucky_order: check.OUTAGES})
-        with served(service) as url, Workers({"SHOP_PAYMENT_URL": url}) as workers:
+        with Workers() as workers:
             ended = _work_through(run, workers, within)
             if once or not ended:
                 return _judge(run, service, workers.stop(), ended, say)
@@ -68,13 +73,29 @@ def _work_through(run: Run, workers: Workers, within: float) -> bool:
 def _judge(run: Run, service: PaymentService, workers_exit: int, ended: bool, say: Callable[[str], None]) -> int:
     findings = check.findings(run, service, workers_exit)
     say(f"\n{report.table(run)}\n\n{report.verdict(findings)}\n\n{report.payment_line(service)}")
-    say(f"Jobs that met an error:\n{report.failures(run)}")
+    if failures := report.failures(run):
+        say(f"Jobs that met an error:\n{failures}")
     if not ended:
-        say(f"Not all jobs ended in time:\n{report.leftovers(run)}")
+        say(f"The time was over. Jobs that have not ended:\n{report.leftovers(run) or '  none by now'}")
     say(f"\n{report.places(run)}")
     wrong = sum(not finding.good for finding in findings)
     say(f"\n{wrong} findings differ from what was expected." if wrong else "\nAll came out as expected.")
     return 1 if wrong else 0
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Refuse a second demo: each counts the charges at a payment service of its own."""
+    try:
+        VAR.mkdir(parents=True, exist_ok=True)
+        file = (VAR / "demo.lock").open("a")
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CommandError("Another demo runs. End it (Ctrl-C), then start this one.", returncode=2) from None
+    except OSError as error:
+        raise CommandError(f"The demo writes files to {VAR}, and cannot: {error}", returncode=2) from error
+    with file:
+        yield
 
 
 @contextmanager

@@ -33,12 +33,14 @@ class Run:
     after: int
 
     @classmethod
-    def begin(cls) -> Run:
-        """Take a new number, and remove the labels of earlier runs."""
+    def begin(cls, payment_url: str) -> Run:
+        """Take a new number, and remove the labels and mails of earlier runs: they may be another database's."""
         alias = router.db_for_write(Job)
         highest = Job.objects.using(alias).aggregate(highest=Max("id"))["highest"] or 0
-        shutil.rmtree(Path(settings.MEDIA_ROOT) / "labels", ignore_errors=True)
-        return cls(number=DemoRun.objects.create().pk, after=highest)
+        run = cls(number=DemoRun.objects.create(payment_url=payment_url).pk, after=highest)
+        shutil.rmtree(run.labels.parent, ignore_errors=True)
+        shutil.rmtree(run.mails, ignore_errors=True)
+        return run
 
     def jobs(self) -> JobQuerySet:
         found: JobQuerySet = Job.objects.using(router.db_for_write(Job))

@@ -3,7 +3,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+from django.db import InterfaceError, OperationalError
 
 from example_project.shop.demo import flow
 
@@ -26,6 +27,8 @@ class Command(BaseCommand):
             number = getattr(stopped, "number", 2)
             self._say("\nStopped. The next run starts afresh.")
             code = 128 + number
+        except (InterfaceError, OperationalError) as error:
+            raise CommandError(f"The database went away or failed: {error}") from error
         if code:
             sys.exit(code)
 

@@ -1,0 +1,122 @@
+"""The lines in which the commands show what `report` says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return the lines of a table; columns whose values are numbers are aligned right."""
+    cells = [["-" if value is None else str(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    right = [all(isinstance(row[index], int | float | None) for row in rows) for index in range(len(heads))]
+
+    def line(values: Sequence[str]) -> str:
+        parts = [
+            value.rjust(width) if is_right else value.ljust(width)
+            for value, width, is_right in zip(values, widths, right, strict=True)
+        ]
+        return "  ".join(parts).rstrip()
+
+    return [line(heads), *(line(row) for row in cells)]
+
+
+def status(state: dict[str, Any]) -> list[str]:
+    lines = [state["database"], ""]
+    heads = ("queue", "due", "oldest due s", "later", "retries", "parked", "running")
+    names = ("queue", "due", "oldest_due_seconds", "later", "retries", "parked", "running")
+    rows = [[row[name] for name in names] for row in state["queues"]]
+    lines += table(heads, rows) if rows else ["No job waits or runs."]
+    limit = state["count_limit"]
+    counts = (f"{name} {number}{'+' if number >= limit else ''}" for name, number in state["finished"].items())
+    lines += ["", "Finished: " + ", ".join(counts)]
+    for row in state["unknown_types"]:
+        lines.append(
+            f"No live worker knows {row['type']!r}: {row['jobs']} jobs parked, the oldest due for {row['waiting_seconds']:.0f} s"
+        )
+    return [*lines, "", *_workers(state["workers"])]
+
+
+def _workers(workers: list[dict[str, Any]]) -> list[str]:
+    if not workers:
+        return ["No worker runs: start `manage.py runworkers`."]
+    rows = [
+        [
+            f"{row['host']}:{row['pid']}",
+            "all" if row["queues"] is None else ",".join(row["queues"]),
+            row["threads"],
+            row["types"],
+            row["heartbeat_seconds"],
+            "live" if row["live"] else "silent",
+        ]
+        for row in workers
+    ]
+    return table(("worker", "queues", "threads", "types", "heartbeat s ago", "state"), rows)
+
+
+def listing(rows: list[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return ["No job matches."]
+    heads = ("id", "status", "type", "queue", "priority", "attempts", "due at", "finished at")
+    values = [
+        [
+            row["id"],
+            f"{row['status']} ({row['parked']})" if row["parked"] else row["status"],
+            row["type"],
+            row["queue"],
+            row["priority"],
+            f"{row['attempts']}/{row['max_attempts']}",
+            row["run_at"],
+            row["finished_at"],
+        ]
+        for row in rows
+    ]
+    return table(heads, values)
+
+
+def story(found: dict[str, Any]) -> list[str]:
+    lines = [f"Job {found['id']}  {found['type']}  {found['status']}", found["explanation"], ""]
+    width = 16
+    for label, value in _facts(found):
+        if value not in (None, ""):
+            lines.append(f"{label:<{width}} {value}")
+    if found["history"]:
+        lines += ["", "Runs that did not succeed (the first and the last nine are kept):"]
+        lines += table(
+            ("run", "ended", "seconds", "worker", "at", "error"),
+            [[row.get(name) for name in ("run", "cause", "seconds", "worker", "at", "error")] for row in found["history"]],
+        )
+    if found["last_error"]:
+        lines += ["", "Last error:", *(f"  {line}" for line in found["last_error"].rstrip().split("\n"))]
+    return lines
+
+
+def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
+    progress = found["progress"]
+    return [
+        ("arguments", _call(found["args"], found["kwargs"])),
+        ("queue", f"{found['queue']}, priority {found['priority']}"),
+        ("idempotency key", found["idempotency_key"]),
+        ("attempts", f"{found['attempts']} of {found['max_attempts']} failed; {found['runs']} runs, {found['losses']} losses"),
+        ("timeout", "none" if found["timeout"] is None else f"{found['timeout']:g} s"),
+        ("created at", found["created_at"]),
+        ("due at", found["run_at"]),
+        ("first started at", found["started_at"]),
+        ("last started at", found["last_started_at"]),
+        ("finished at", found["finished_at"]),
+        ("held by", found["locked_by"] and f"{found['locked_by']} until {found['locked_until']}"),
+        ("progress", progress and f"{progress['done']:g} of {progress['total']:g} {progress['note']}".rstrip()),
+        ("result", None if found["result"] is None else _short(json.dumps(found["result"], ensure_ascii=False))),
+    ]
+
+
+def _call(args: list[Any], kwargs: dict[str, Any]) -> str:
+    parts = [json.dumps(value, ensure_ascii=False) for value in args]
+    parts += [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in kwargs.items()]
+    return _short(f"({', '.join(parts)})")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 500 else f"{text[:500]}... ({len(text):,} characters)"

@@ -1,0 +1,173 @@
+"""What the commands say about jobs, as data: plain values that become JSON or lines of text."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, DateTimeField, Exists, Min, OuterRef, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_jobs.engines import engine, jobs_alias
+from django_jobs.exceptions import JobDoesNotExist
+from django_jobs.explain import live_workers
+from django_jobs.models import Job, Worker
+
+FINAL = (Job.Status.DONE, Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
+# Finished rows may be millions: beyond this they are not counted but said to be more.
+COUNT_LIMIT = 100_000
+
+
+def status() -> dict[str, Any]:
+    """Return the state of the whole queue: queues with their waiting jobs, finished counts, workers."""
+    alias = jobs_alias()
+    return {
+        "database": f"{engine(alias).describe()} ({alias})",
+        "queues": _queues(alias),
+        "finished": {state.value: _capped(alias, state) for state in FINAL},
+        "count_limit": COUNT_LIMIT,
+        "workers": _workers(alias),
+        "unknown_types": _unknown_types(alias),
+    }
+
+
+def _queues(alias: str) -> list[dict[str, Any]]:
+    waiting = Q(status="ready", parked__isnull=True)
+    due = waiting & Q(run_at__lte=Now())
+    # Named apart from the fields: a later condition on `parked` would mean the count.
+    rows = (
+        Job.objects.using(alias)
+        .filter(status__in=["ready", "running"])
+        .values("queue")
+        .annotate(
+            n_due=Count("id", filter=due),
+            n_later=Count("id", filter=waiting & Q(run_at__gt=Now())),
+            n_retries=Count("id", filter=Q(status="ready", attempts__gt=0)),
+            n_parked=Count("id", filter=Q(parked__isnull=False)),
+            n_running=Count("id", filter=Q(status="running")),
+            oldest=Min("run_at", filter=due),
+            clock=Min(Now(), output_field=DateTimeField()),
+        )
+        .order_by("queue")
+    )
+    return [
+        {
+            "queue": row["queue"],
+            "due": row["n_due"],
+            "oldest_due_seconds": _seconds(row["oldest"], row["clock"]),
+            "later": row["n_later"],
+            "retries": row["n_retries"],
+            "parked": row["n_parked"],
+            "running": row["n_running"],
+        }
+        for row in rows
+    ]
+
+
+def _seconds(since: datetime | None, now: datetime) -> float | None:
+    return None if since is None else round((now - since).total_seconds(), 3)
+
+
+def _capped(alias: str, state: Job.Status) -> int:
+    return Job.objects.using(alias).filter(status=state).order_by()[:COUNT_LIMIT].count()
+
+
+def _workers(alias: str) -> list[dict[str, Any]]:
+    live = live_workers(alias).filter(pk=OuterRef("pk"))
+    rows = Worker.objects.using(alias).annotate(clock=Now(), live=Exists(live)).order_by("host", "pid")
+    return [
+        {
+            "id": worker.pk,
+            "host": worker.host,
+            "pid": worker.pid,
+            "queues": worker.queues,
+            "types": len(worker.types),
+            "threads": worker.threads,
+            "live": worker.live,  # type: ignore[attr-defined]
+            "heartbeat_seconds": _seconds(worker.heartbeat_at, worker.clock),  # type: ignore[attr-defined]
+        }
+        for worker in rows
+    ]
+
+
+def _unknown_types(alias: str) -> list[dict[str, Any]]:
+    known = {name for worker in live_workers(alias) for name in worker.types}
+    rows = (
+        Job.objects.using(alias)
+        .filter(parked="type")
+        .values("type")
+        .annotate(jobs=Count("id"), oldest=Min("run_at"), clock=Min(Now(), output_field=DateTimeField()))
+        .order_by("type")
+    )
+    return [
+        {"type": row["type"], "jobs": row["jobs"], "waiting_seconds": _seconds(row["oldest"], row["clock"])}
+        for row in rows
+        if row["type"] not in known
+    ]
+
+
+def jobs(
+    *, status: str | None = None, queue: str | None = None, type: str | None = None, limit: int = 20
+) -> list[dict[str, Any]]:
+    """Return the newest jobs that match, newest first."""
+    found = Job.objects.using(jobs_alias()).order_by("-id")
+    if status:
+        found = found.filter(status=status)
+    if queue:
+        found = found.filter(queue=queue)
+    if type:
+        found = found.filter(type=type)
+    return [_short(job) for job in found[:limit]]
+
+
+def job(job_id: int) -> Job:
+    """Return a job by id; raise JobDoesNotExist."""
+    found = Job.objects.using(jobs_alias()).filter(pk=job_id).first()
+    if found is None:
+        raise JobDoesNotExist(f"There is no job {job_id}.")
+    return found
+
+
+def _short(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.pk,
+        "type": job.type,
+        "queue": job.queue,
+        "priority": job.priority,
+        "status": job.status,
+        "parked": job.parked,
+        "attempts": job.attempts,
+        "max_attempts": job.max_attempts,
+        "run_at": _text(job.run_at),
+        "finished_at": _text(job.finished_at),
+    }
+
+
+def story(job: Job) -> dict[str, Any]:
+    """Return everything the row says of a job, and the sentence of `explain()`."""
+    return {
+        **_short(job),
+        "explanation": job.explain(),
+        "args": job.payload["args"],
+        "kwargs": job.payload["kwargs"],
+        "idempotency_key": job.idempotency_key,
+        "timeout": job.timeout,
+        "runs": job.token,
+        "losses": job.losses,
+        "locked_by": job.locked_by,
+        "locked_until": _text(job.locked_until),
+        "created_at": _text(job.created_at),
+        "started_at": _text(job.started_at),
+        "last_started_at": _text(job.last_started_at),
+        "progress": job.progress,
+        "result": job.result,
+        "last_error": job.last_error,
+        "history": job.history,
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    if moment is None:
+        return None
+    return (timezone.localtime(moment) if timezone.is_aware(moment) else moment).isoformat(timespec="milliseconds")
