@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django_jobs.exceptions import InvalidJob
+from django_jobs.exceptions import InvalidJob, shown
+
+# Ten years in seconds; what is longer or grows faster is a mistake.
+LARGEST = 315_360_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,22 +23,18 @@ class Backoff:
     cap: float = 300.0
 
     def __post_init__(self) -> None:
-        for name in ("base", "factor", "cap"):
+        for name, least in (("base", 0), ("factor", 1), ("cap", 0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise InvalidJob(f"Backoff({name}={value!r}): give a finite number.")
-        if self.base < 0 or self.cap < 0 or self.factor < 1:
-            raise InvalidJob(f"{self!r}: base and cap must be at least 0 seconds, factor at least 1.")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= LARGEST:
+                raise InvalidJob(f"Backoff({name}={shown(value)}): give a number from {least} to {LARGEST:,}.")
 
     def ceiling(self, attempts: int) -> float:
         """Return the longest wait in seconds after `attempts` failed attempts."""
-        if self.base == 0 or self.base >= self.cap:
-            return min(self.base, self.cap)
-        # The exponent is capped before the power is taken: factor ** 2000 would overflow.
-        steps = max(attempts - 1, 0)
-        if self.factor > 1:
-            steps = min(steps, math.ceil(math.log(self.cap / self.base, self.factor)))
-        return float(min(self.cap, self.base * self.factor ** min(steps, 1024 if self.factor == 1 else steps)))
+        try:
+            grown = self.base * float(self.factor) ** max(attempts - 1, 0)
+        except OverflowError:
+            grown = float(self.cap if self.base else 0)
+        return float(min(self.cap, grown))
 
     def delay(self, attempts: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
         """Return the seconds to wait after `attempts` failed attempts."""

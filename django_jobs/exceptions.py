@@ -1,6 +1,15 @@
 from __future__ import annotations
 
 
+def shown(value: object) -> str:
+    """Return a value as error messages show it: short, and whatever its repr() does."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 class JobsError(Exception):
     """The base of every error that django_jobs raises."""
 

@@ -53,7 +53,9 @@ def _ready(job: Job, now: datetime, live: list[Worker], alias: str) -> str:
         return f"{due}, but no live worker that serves the queue {job.queue!r} knows the type {job.type!r}."
     if job.parked == Job.Parked.TYPE:
         return f"{due}; a worker without the type {job.type!r} parked it, and one of the {len(knowing)} that know it takes it next."
-    return f"{due}{_after_what(job)}; {_ahead(job, alias)} before it in its queue, {len(knowing)} live workers serve it."
+    return (
+        f"{due}{_after_what(job)}; {_ahead(job, alias)} before it in its queue, {len(knowing)} live workers serve it."
+    )
 
 
 def _waits_for(job: Job) -> str:
@@ -91,7 +93,9 @@ def _running(job: Job, now: datetime, alias: str) -> str:
         return f"{sentence}; its lease ran out {_age(job.locked_until, now)} ago, and it goes back at the next sweep."
     if worker and now - worker.heartbeat_at > timedelta(seconds=2 * conf().heartbeat):
         silent = _age(worker.heartbeat_at, now)
-        return f"{sentence}; the worker is silent for {silent}, and the job goes back in {_span(job.locked_until - now)}."
+        return (
+            f"{sentence}; the worker is silent for {silent}, and the job goes back in {_span(job.locked_until - now)}."
+        )
     return f"{sentence}, leased for another {_span(job.locked_until - now)}{_after_what(job)}."
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 
-from django_jobs.exceptions import InvalidJob, InvalidJobType
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 
 # Ten years: a longer wait is a mistake, and keeps every stored time far from the databases' limits.
 LONGEST_DELAY = 315_360_000.0
@@ -16,9 +15,9 @@ def seconds(value: object, name: str) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidJobType(f"{name} is {value!r}; give seconds as a number, or a timedelta.")
-    if math.isnan(value) or not 0 <= value <= LONGEST_DELAY:
-        raise InvalidJob(f"{name} is {value!r}; give seconds from 0 to {LONGEST_DELAY:.0f} (ten years).")
+        raise InvalidJobType(f"{name} is {shown(value)}; give seconds as a number, or a timedelta.")
+    if not 0 <= value <= LONGEST_DELAY:  # also true of NaN
+        raise InvalidJob(f"{name} is {shown(value)}; give seconds from 0 to {LONGEST_DELAY:.0f} (ten years).")
     return float(value)
 
 

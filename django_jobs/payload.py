@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 import json
 import math
 import re
 import uuid
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import Model, QuerySet
 from django.utils.functional import Promise
 
-from django_jobs.exceptions import InvalidJob, InvalidJobType
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 
 DEPTH_LIMIT = 100
 # NUL cannot be stored in PostgreSQL's text and jsonb; a lone surrogate is not text in any encoding.
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # The largest int that Python itself turns into text without being told to.
 DIGITS_LIMIT_BITS = 14_000
+# A number with a positive exponent, or a text to step over.
+_EXPONENT = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.]*e\+\d+')
 
 _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (tuple, "pass a list"),
@@ -28,7 +30,7 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     ((bytes, bytearray, memoryview), "pass text, for example base64.b64encode(value).decode()"),
     ((datetime.datetime, datetime.date, datetime.time), "pass value.isoformat()"),
     (datetime.timedelta, "pass value.total_seconds()"),
-    (decimal.Decimal, "pass str(value)"),
+    (Decimal, "pass str(value)"),
     (uuid.UUID, "pass str(value)"),
     (Model, "pass value.pk and read the row in the job"),
     (QuerySet, "pass the primary keys as a list"),
@@ -52,7 +54,7 @@ def check(value: Any, where: str, depth: int = 0) -> None:
     elif isinstance(value, dict | list):
         _check_inside(value, where, depth + 1)
     else:
-        raise InvalidJobType(f"{where} is a {type(value).__name__} ({_short(value)}), not JSON; {_remedy(value)}.")
+        raise InvalidJobType(f"{where} is a {type(value).__name__} ({shown(value)}), not JSON; {_remedy(value)}.")
 
 
 def _check_inside(value: dict[Any, Any] | list[Any], where: str, depth: int) -> None:
@@ -64,7 +66,7 @@ def _check_inside(value: dict[Any, Any] | list[Any], where: str, depth: int) -> 
         return
     for key, item in value.items():
         if not isinstance(key, str):
-            raise InvalidJobType(f"{where} has the key {_short(key)}; JSON keys are text: pass str(key).")
+            raise InvalidJobType(f"{where} has the key {shown(key)}; JSON keys are text: pass str(key).")
         _check_text(key, f"a key of {where}")
         check(item, f"{where}[{key[:40]!r}]", depth)
 
@@ -74,14 +76,6 @@ def _check_text(value: str, where: str) -> None:
     if found:
         what = "a NUL character" if found.group() == "\x00" else "a lone surrogate"
         raise InvalidJob(f"{where} has {what} at position {found.start()}; take it out, or pass base64 text.")
-
-
-def _short(value: object) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        return "whose repr() fails"
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _remedy(value: object) -> str:
@@ -102,7 +96,13 @@ def storable(text: str, limit: int | None = None) -> str:
 
 
 def dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _EXPONENT.sub(_without_exponent, text) if "e+" in text else text
+
+
+def _without_exponent(found: re.Match[str]) -> str:
+    # PostgreSQL's jsonb turns 1e+23 into a whole number; with a decimal point it comes back as the float it was.
+    return found.group() if found.group()[0] == '"' else f"{float(found.group()):.1f}"
 
 
 def dump_result(value: Any, limit: int) -> str | None:
@@ -143,7 +143,7 @@ def _storable_inside(value: Any, depth: int) -> Any:
 
 def same(left: str, right: str) -> bool:
     """Tell whether two JSON texts say the same, whatever their order of keys and spelling of numbers."""
-    return _typed(json.loads(left)) == _typed(json.loads(right))
+    return bool(_typed(json.loads(left, parse_float=Decimal)) == _typed(json.loads(right, parse_float=Decimal)))
 
 
 def _typed(value: Any) -> Any:

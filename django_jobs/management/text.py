@@ -86,7 +86,10 @@ def story(found: dict[str, Any]) -> list[str]:
         lines += ["", "Runs that did not succeed (the first and the last nine are kept):"]
         lines += table(
             ("run", "ended", "seconds", "worker", "at", "error"),
-            [[row.get(name) for name in ("run", "cause", "seconds", "worker", "at", "error")] for row in found["history"]],
+            [
+                [row.get(name) for name in ("run", "cause", "seconds", "worker", "at", "error")]
+                for row in found["history"]
+            ],
         )
     if found["last_error"]:
         lines += ["", "Last error:", *(f"  {line}" for line in found["last_error"].rstrip().split("\n"))]
@@ -99,7 +102,10 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
         ("arguments", _call(found["args"], found["kwargs"])),
         ("queue", f"{found['queue']}, priority {found['priority']}"),
         ("idempotency key", found["idempotency_key"]),
-        ("attempts", f"{found['attempts']} of {found['max_attempts']} failed; {found['runs']} runs, {found['losses']} losses"),
+        (
+            "attempts",
+            f"{found['attempts']} of {found['max_attempts']} failed; {found['runs']} runs, {found['losses']} losses",
+        ),
         ("timeout", "none" if found["timeout"] is None else f"{found['timeout']:g} s"),
         ("created at", found["created_at"]),
         ("due at", found["run_at"]),

@@ -46,7 +46,10 @@ class Command(BaseCommand):
             return state, text.status(state)
         if options["verb"] == "list":
             rows = report.jobs(
-                status=options["status"], queue=options["queue"], type=options["type"], limit=_whole(options["limit"], "a limit", 10_000)
+                status=options["status"],
+                queue=options["queue"],
+                type=options["type"],
+                limit=_whole(options["limit"], "a limit", 10_000),
             )
             return rows, text.listing(rows)
         story = report.story(report.job(_whole(options["id"], "the id of a job", 2**63 - 1)))

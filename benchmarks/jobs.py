@@ -1,0 +1,6 @@
+from django_jobs import job
+
+
+@job
+def nothing(number: int) -> None:
+    pass
