@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -14,9 +13,11 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 
 from django_jobs.backoff import Backoff
-from django_jobs.exceptions import ConfigurationError, InvalidJob
+from django_jobs.exceptions import ConfigurationError, InvalidJob, shown
+from django_jobs.outcomes import LONGEST_DELAY
 
 MIB = 1024 * 1024
+LARGEST_WHOLE = 2**31 - 1
 
 
 class BadSetting(ConfigurationError):
@@ -26,14 +27,14 @@ class BadSetting(ConfigurationError):
 def _duration(value: Any) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise ValueError("give a positive number of seconds, or a timedelta")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= LONGEST_DELAY:
+        raise ValueError("give seconds from 0.001 to ten years, or a timedelta")
     return float(value)
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("give a whole number of at least 1")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_WHOLE:
+        raise ValueError(f"give a whole number from 1 to {LARGEST_WHOLE:,}")
     return value
 
 
@@ -56,7 +57,7 @@ def _backoff(value: Any) -> Backoff:
 def queue_name(value: Any) -> str:
     """Return a usable queue name, or raise ValueError saying what is wrong with it."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"the queue name {value!r} is not a non-empty text")
+        raise ValueError(f"the queue name {shown(value)} is not a non-empty text")
     if len(value) > 100:
         raise ValueError(f"the queue name {value[:20]!r}... has {len(value)} characters; at most 100 are allowed")
     if any(character in ", " or not character.isprintable() for character in value):
@@ -80,7 +81,7 @@ class Conf:
     poll_interval: float = _setting(1.0, _duration)
     shutdown_grace: float = _setting(25.0, _duration)
     enqueue_timeout: float = _setting(5.0, _duration)
-    backoff: Backoff = _setting(Backoff(), _backoff)
+    backoff: Backoff = field(default_factory=Backoff, metadata={"convert": _backoff})
     max_attempts: int = _setting(8, _whole)
     default_timeout: float = _setting(900.0, _duration)
     max_uncounted: int = _setting(10, _whole)
@@ -104,18 +105,18 @@ def conf() -> Conf:
 
 def _read(given: object) -> tuple[Conf, list[str]]:
     if not isinstance(given, Mapping):
-        return Conf(), [f"DJANGO_JOBS is {given!r}; it must be a dict of settings."]
+        return Conf(), [f"DJANGO_JOBS is {shown(given)}; it must be a dict of settings."]
     known = {item.name.upper(): item for item in fields(Conf)}
     values: dict[str, Any] = {}
     faults: list[str] = []
     for key, value in given.items():
         if key not in known:
-            faults.append(f"DJANGO_JOBS has an unknown key {key!r}; known are {', '.join(sorted(known))}.")
+            faults.append(f"DJANGO_JOBS has an unknown key {shown(key)}; known are {', '.join(sorted(known))}.")
             continue
         try:
             values[known[key].name] = known[key].metadata["convert"](value)
         except (ValueError, InvalidJob) as error:
-            faults.append(f"DJANGO_JOBS[{key!r}] is {value!r}; {error}.")
+            faults.append(f"DJANGO_JOBS[{key!r}] is {shown(value)}; {error}.")
     found = Conf(**values)
     return found, faults or _impossible_pairs(found)
 

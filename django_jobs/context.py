@@ -1,14 +1,15 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django_jobs.exceptions import InvalidJob, InvalidJobType
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
+from django_jobs.payload import storable
 
 NOTE_LIMIT = 1000
+LARGEST_NUMBER = 1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +42,15 @@ class Context:
         """
         for name, value in (("done", done), ("total", total)):
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidJobType(f"progress({name}={value!r}): give a number.")
-            if not math.isfinite(value):
-                raise InvalidJob(f"progress({name}={value!r}): give a finite number.")
+                raise InvalidJobType(f"progress({name}={shown(value)}): give a number.")
+            if not abs(value) <= LARGEST_NUMBER:  # also true of NaN
+                raise InvalidJob(f"progress({name}={shown(value)}): give a finite number.")
         if total <= 0 or not 0 <= done <= total:
-            raise InvalidJob(f"progress(done={done!r}, total={total!r}): total must be over 0 and done from 0 to total.")
+            raise InvalidJob(
+                f"progress(done={done!r}, total={total!r}): total must be over 0 and done from 0 to total."
+            )
         if not isinstance(note, str):
-            raise InvalidJobType(f"progress(note={note!r}): give text.")
+            raise InvalidJobType(f"progress(note={shown(note)}): give text.")
         if len(note) > NOTE_LIMIT:
             raise InvalidJob(f"progress: the note has {len(note)} characters; at most {NOTE_LIMIT} are allowed.")
-        self.report({"done": done, "total": total, "note": note})
+        self.report({"done": done, "total": total, "note": storable(note)})

@@ -45,14 +45,14 @@ class JobFunction(Generic[C, P, R_co]):
     def name(self) -> str:
         return self.job_type.name
 
-    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R_co:
+    def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> R_co:
         """Call the function here and now, without a job."""
         return self.job_type.function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Store a call of this function in the caller's transaction on the jobs' database and return the job.
 
         Raises InvalidJob or InvalidJobType, before anything is written, when the arguments do not fit the signature
@@ -63,7 +63,7 @@ class JobFunction(Generic[C, P, R_co]):
 
         return enqueue(self.job_type, self._using, args, kwargs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Do what `enqueue` does, from async code."""
         from asgiref.sync import sync_to_async
 
@@ -111,7 +111,7 @@ def job(function: Callable[..., Any] | None = None, /, *, takes_context: bool = 
         raise InvalidJobType("@job takes its options by keyword: @job(queue='mail').")
     settings = options.Define.read(given)
 
-    def decorate(target: Callable[..., Any]) -> JobFunction[..., Any]:
+    def decorate(target: Callable[..., Any]) -> JobFunction[..., ..., Any]:
         job_type = _job_type(target, settings, takes_context)
         registry.register(job_type)
         return JobFunction(job_type)
@@ -122,7 +122,7 @@ def job(function: Callable[..., Any] | None = None, /, *, takes_context: bool = 
 def _job_type(function: Callable[..., Any], given: options.Define, takes_context: bool) -> JobType:
     _refuse_unusable(function)
     return JobType(
-        name=given.name or f"{function.__module__}.{function.__qualname__}",
+        name=given.name or options.text(f"{function.__module__}.{function.__qualname__}", "name"),
         function=function,
         signature=_signature(function, takes_context),
         takes_context=takes_context,
@@ -152,18 +152,19 @@ def _refuse_unusable(function: object) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidJobType(f"@job cannot take the generator function {name}; return a list instead of yielding.")
     if inspect.iscoroutinefunction(function):
-        raise InvalidJobType(f"@job cannot take the async function {name}; call it by asgiref's async_to_sync in a def.")
+        raise InvalidJobType(
+            f"@job cannot take the async function {name}; call it by asgiref's async_to_sync in a def."
+        )
 
 
 def _signature(function: Callable[..., Any], takes_context: bool) -> inspect.Signature:
     signature = inspect.signature(function)
-    if not takes_context:
-        return signature
-    parameters = list(signature.parameters.values())
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if not parameters or parameters[0].kind not in positional:
-        raise InvalidJob(
-            f"@job(takes_context=True) calls {function.__qualname__} with the context as its first positional "
-            "argument; add it: def f(context, ...)."
-        )
-    return signature.replace(parameters=parameters[1:])
+    if takes_context:
+        first = next(iter(signature.parameters.values()), None)
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        if first is None or first.kind not in positional:
+            raise InvalidJob(
+                f"@job(takes_context=True) calls {function.__qualname__} with the context as its first positional "
+                "argument; add it: def f(context, ...)."
+            )
+    return signature

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_jobs.backoff import Backoff
 from django_jobs.conf import queue_name
-from django_jobs.exceptions import InvalidJob, InvalidJobType
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.outcomes import seconds
 from django_jobs.payload import UNSTORABLE
 
@@ -22,9 +22,9 @@ RESERVED_PREFIXES = ("schedule:", "job:")
 
 def whole(value: object, name: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJobType(f"{name} is {value!r}; give a whole number from {low} to {high}.")
+        raise InvalidJobType(f"{name} is {shown(value)}; give a whole number from {low} to {high}.")
     if not low <= value <= high:
-        raise InvalidJob(f"{name} is {value}; give a whole number from {low} to {high}.")
+        raise InvalidJob(f"{name} is {shown(value)}; give a whole number from {low} to {high}.")
     return value
 
 
@@ -39,7 +39,7 @@ def max_attempts(value: object) -> int:
 def timeout(value: object) -> float:
     found = seconds(value, "timeout")
     if found == 0:
-        raise InvalidJob(f"timeout is {value!r}; give seconds over 0, or None for no deadline.")
+        raise InvalidJob(f"timeout is {shown(value)}; give seconds over 0, or None for no deadline.")
     return found
 
 
@@ -52,11 +52,11 @@ def queue(value: object) -> str:
 
 def text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise InvalidJobType(f"{name} is {value!r}; give text.")
+        raise InvalidJobType(f"{name} is {shown(value)}; give text.")
     if not value or len(value) > NAME_LIMIT:
-        raise InvalidJob(f"{name} has {len(value)} characters; give 1 to {NAME_LIMIT}.")
+        raise InvalidJob(f"{name} is {shown(value)} of {len(value)} characters; give 1 to {NAME_LIMIT}.")
     if UNSTORABLE.search(value):
-        raise InvalidJob(f"{name} is {value!r}, with a character that cannot be stored; take it out.")
+        raise InvalidJob(f"{name} is {shown(value)}, with a character that cannot be stored; take it out.")
     return value
 
 
@@ -64,21 +64,25 @@ def idempotency_key(value: object) -> str:
     key = text(value, "idempotency_key")
     for prefix in RESERVED_PREFIXES:
         if key.startswith(prefix):
-            raise InvalidJob(f"idempotency_key is {key!r}; keys beginning with {prefix!r} are reserved, choose another.")
+            raise InvalidJob(
+                f"idempotency_key is {key!r}; keys beginning with {prefix!r} are reserved, choose another."
+            )
     return key
 
 
 def run_at(value: object) -> datetime:
     if not isinstance(value, datetime):
-        raise InvalidJobType(f"run_at is {value!r}; give a datetime.")
+        raise InvalidJobType(f"run_at is {shown(value)}; give a datetime.")
     if timezone.is_naive(value):
         if settings.USE_TZ:
-            raise InvalidJob(f"run_at is {value!r} without a time zone; give an aware datetime, as timezone.now() does.")
+            raise InvalidJob(
+                f"run_at is {shown(value)} without a time zone; give an aware datetime, as timezone.now() does."
+            )
         value = timezone.make_aware(value)
     try:
         return value.astimezone(timezone.get_fixed_timezone(0))
     except OverflowError:
-        raise InvalidJob(f"run_at is {value!r}, beyond the calendar in UTC; give an earlier time.") from None
+        raise InvalidJob(f"run_at is {shown(value)}, beyond the calendar in UTC; give an earlier time.") from None
 
 
 def _reject_unknown(given: dict[str, Any], known: Iterable[str], where: str) -> None:
@@ -117,15 +121,15 @@ class Define:
 
 def _backoff(value: object) -> Backoff:
     if not isinstance(value, Backoff):
-        raise InvalidJobType(f"backoff is {value!r}; give Backoff(base=..., factor=..., cap=...).")
+        raise InvalidJobType(f"backoff is {shown(value)}; give Backoff(base=..., factor=..., cap=...).")
     return value
 
 
 def _exceptions(value: Any) -> tuple[type[BaseException], ...]:
-    found = (value,) if isinstance(value, type) else tuple(value)
+    found = (value,) if isinstance(value, type) or not isinstance(value, Iterable) else tuple(value)
     for item in found:
         if not (isinstance(item, type) and issubclass(item, BaseException)):
-            raise InvalidJobType(f"retry_on and fail_on take exception classes, and {item!r} is none.")
+            raise InvalidJobType(f"retry_on and fail_on take exception classes, and {shown(item)} is none.")
     return found
 
 
@@ -157,7 +161,7 @@ class Enqueue:
     delay: float | None = None
     idempotency_key: str | None = None
     max_attempts: int | None = None
-    timeout: float | None | _Unset = UNSET
+    timeout: float | _Unset | None = UNSET
 
     def changed(self, given: dict[str, Any]) -> Enqueue:
         _reject_unknown(given, self.__dataclass_fields__, "using()")
@@ -165,7 +169,7 @@ class Enqueue:
         changed = replace(self, **found)
         if changed.run_at is not None and changed.delay is not None:
             raise InvalidJob(
-                f"using() has both run_at ({changed.run_at.isoformat()}) and delay ({changed.delay:g} s); give one of them."
+                f"using() has both run_at ({changed.run_at.isoformat()}) and delay ({changed.delay:g} s); give one."
             )
         return changed
 

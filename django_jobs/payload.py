@@ -22,7 +22,7 @@ UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # The largest int that Python itself turns into text without being told to.
 DIGITS_LIMIT_BITS = 14_000
 # A number with a positive exponent, or a text to step over.
-_EXPONENT = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.]*e\+\d+')
+_EXPONENT = re.compile(r'"(?:[^"\\]+|\\.)*"|-?\d[\d.]*e\+\d+')
 
 _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (tuple, "pass a list"),

@@ -180,6 +180,14 @@ def test_a_receipt_is_mailed_once(order: Order, tmp_path: Path, settings: Settin
 
 
 @pytest.mark.django_db
+def test_jobs_left_by_an_earlier_run_are_not_taken_for_this_ones() -> None:
+    run = work.Run(number=2, after=0)
+    for key in ("receipt:1-007", "receipt:2-007", "receipt:22-007", "label:2:0001:7778", "label:22:0001:7778"):
+        jobs.send_receipt.using(idempotency_key=key).enqueue(1)
+    assert sorted(job.idempotency_key or "" for job in run.jobs()) == ["label:2:0001:7778", "receipt:2-007"]
+
+
+@pytest.mark.django_db
 def test_tables_of_an_earlier_version_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tables.differences() == []
     with connection.cursor() as cursor:

@@ -84,7 +84,8 @@ Counts = Literal["attempt", "loss", "end", "nothing"]
 class Settlement(NamedTuple):
     """How a run ended, unless it simply returned.
 
-    `delay`: seconds from now to `run_at`; None keeps `run_at`. `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
+    `delay`: seconds from now to `run_at`; None keeps `run_at`. `witnessed`: a supervisor saw the process die in this
+    run. `entry`: its line in the history as JSON.
     """
 
     run: Run
@@ -111,6 +112,11 @@ class Expired(NamedTuple):
     run: Run
     type: str
     seconds: float
+
+
+def milliseconds(seconds: float) -> int:
+    """Return a duration as both databases take it: whole, not 0, which would mean none, and within their limits."""
+    return min(max(1, round(seconds * 1000)), 2**31 - 1)
 
 
 class Engine(ABC):
@@ -143,7 +149,8 @@ class Engine(ABC):
         """Insert unless the key is taken, then None. Raise EnqueueTimeout when its holder does not end in time."""
 
     def holder(self, key: str) -> Job | None:
-        return Job.objects.using(self.alias).filter(idempotency_key=key).first()
+        found: Job | None = Job.objects.using(self.alias).filter(idempotency_key=key).first()
+        return found
 
     @abstractmethod
     def claim(self, order: ClaimOrder) -> ClaimResult:
@@ -179,9 +186,10 @@ class Engine(ABC):
     def expired(self, limit: int) -> list[Expired]:
         """Lock and return running jobs whose lease ran out. Call it in a transaction."""
 
-    @abstractmethod
     def held_by(self, incarnation: str) -> list[Run]:
         """Return the running jobs that a worker incarnation holds."""
+        rows = Job.objects.using(self.alias).running().filter(locked_by__startswith=f"{incarnation}:")
+        return [Run(*row) for row in rows.values_list("id", "token", "locked_by")]
 
     @abstractmethod
     def expired_exist(self) -> bool: ...

@@ -21,6 +21,7 @@ from django_jobs.engines.base import (
     NewJob,
     Run,
     Settlement,
+    milliseconds,
 )
 from django_jobs.engines.sql import statement
 from django_jobs.exceptions import EnqueueTimeout
@@ -46,12 +47,12 @@ class PostgreSQLEngine(Engine):
             return
         # Whatever the project's default: a claim under REPEATABLE READ fails whenever another worker was faster.
         raw.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        milliseconds = int(statement_timeout * 1000)
+        limit = milliseconds(statement_timeout)
         with connection.cursor() as cursor:
             cursor.execute(
                 "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-                f"SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; "
-                f"SET idle_in_transaction_session_timeout = {milliseconds}"
+                f"SET statement_timeout = {limit}; SET lock_timeout = {limit}; "
+                f"SET idle_in_transaction_session_timeout = {limit}"
             )
         self._prepared.raw = raw
 
@@ -79,7 +80,8 @@ class PostgreSQLEngine(Engine):
     def _lock_timeout(self, seconds: float) -> Iterator[None]:
         with self.connection.cursor() as cursor:
             cursor.execute(
-                "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [f"{seconds * 1000:.0f}ms"]
+                "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)",
+                [str(milliseconds(seconds))],
             )
             before = cursor.fetchone()[0]
             yield
@@ -108,14 +110,16 @@ class PostgreSQLEngine(Engine):
         return ClaimResult(jobs, len(rows) - len(jobs))
 
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
-        due_in, parked = self._rows(
-            "look", {"queues": None if queues is None else list(queues), "types": list(types)}
-        )[0]
+        due_in, parked = self._rows("look", {"queues": None if queues is None else list(queues), "types": list(types)})[
+            0
+        ]
         return Look(due_in, parked)
 
     def complete(self, done: Sequence[Done]) -> set[int]:
         ordered = sorted(done)
-        rows = self._rows("complete", {**_fences([item.run for item in ordered]), "results": [item.result for item in ordered]})
+        rows = self._rows(
+            "complete", {**_fences([item.run for item in ordered]), "results": [item.result for item in ordered]}
+        )
         return {row[0] for row in rows}
 
     def settle(self, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:
@@ -174,10 +178,6 @@ class PostgreSQLEngine(Engine):
     def expired(self, limit: int) -> list[Expired]:
         rows = self._rows("expired", {"limit": limit})
         return [Expired(Run(*row[:3]), row[3], row[4]) for row in rows]
-
-    def held_by(self, incarnation: str) -> list[Run]:
-        rows = Job.objects.using(self.alias).running().filter(locked_by__startswith=f"{incarnation}:")
-        return [Run(*row) for row in rows.values_list("id", "token", "locked_by")]
 
     def expired_exist(self) -> bool:
         with self.connection.cursor() as cursor:

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -23,13 +24,14 @@ from django_jobs.engines.base import (
     NewJob,
     Run,
     Settlement,
+    milliseconds,
 )
 from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job
 
-# The database's clock here is the host's: one host, one file. Same text as Django stores, so that texts compare.
-NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
-LATER = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('%%+.3f seconds', {}))"
+# The database's clock here is the host's: one host, one file. Six digits, as Django stores them: times compare as text.
+NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
+LATER = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', printf('%%+.3f seconds', {}))"
 HISTORY_LIMIT = 10
 _CLAIMED = "id, token, type, payload, attempts, max_attempts, idempotency_key, timeout, slot"
 
@@ -66,15 +68,28 @@ class SQLiteEngine(Engine):
         return self._inserted(new, "")[0]
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
+        seconds = conf().enqueue_timeout
         try:
-            found = self._inserted(
-                new, "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
-            )
+            with self._busy_timeout(seconds):
+                found = self._inserted(
+                    new, "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
+                )
         except OperationalError as error:
-            if "locked" in str(error):
-                raise EnqueueTimeout(key, conf().enqueue_timeout) from error
+            # Not SQLITE_BUSY_SNAPSHOT: a transaction that has read an older state gets it at once, without waiting.
+            if getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_BUSY":
+                raise EnqueueTimeout(key, seconds) from error
             raise
         return found[0] if found else None
+
+    @contextmanager
+    def _busy_timeout(self, seconds: float) -> Iterator[None]:
+        with self.connection.cursor() as cursor:
+            before = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+            cursor.execute(f"PRAGMA busy_timeout = {milliseconds(seconds)}")
+            try:
+                yield
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {before}")
 
     def _inserted(self, new: NewJob, conflict: str) -> list[Job]:
         sql = (
@@ -83,17 +98,7 @@ class SQLiteEngine(Engine):
             f"(%(type)s, %(queue)s, %(priority)s, %(payload)s, %(idempotency_key)s, "
             f"COALESCE(%(run_at)s, {LATER.format('%(delay)s')}), %(max_attempts)s, %(timeout)s) {conflict} RETURNING *"
         )
-        parameters = {
-            "type": new.type,
-            "queue": new.queue,
-            "priority": new.priority,
-            "payload": new.payload,
-            "idempotency_key": new.idempotency_key,
-            "run_at": None if new.run_at is None else _stored(new.run_at),
-            "delay": new.delay,
-            "max_attempts": new.max_attempts,
-            "timeout": new.timeout,
-        }
+        parameters = {**asdict(new), "run_at": None if new.run_at is None else _stored(new.run_at)}
         return list(Job.objects.using(self.alias).raw(sql, parameters))
 
     def claim(self, order: ClaimOrder) -> ClaimResult:
@@ -211,10 +216,6 @@ class SQLiteEngine(Engine):
             )
             return [Expired(Run(*row[:3]), row[3], row[4]) for row in cursor.fetchall()]
 
-    def held_by(self, incarnation: str) -> list[Run]:
-        rows = Job.objects.using(self.alias).running().filter(locked_by__startswith=f"{incarnation}:")
-        return [Run(*row) for row in rows.values_list("id", "token", "locked_by")]
-
     def expired_exist(self) -> bool:
         return False
 
@@ -233,7 +234,8 @@ class SQLiteEngine(Engine):
 
 
 def _stored(moment: datetime) -> str:
-    return moment.astimezone(timezone.get_fixed_timezone(0)).strftime("%Y-%m-%d %H:%M:%S.%f")
+    # isoformat and not strftime, which writes the year 1 without its zeros.
+    return moment.astimezone(timezone.get_fixed_timezone(0)).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
 def _served(queues: tuple[str, ...] | None) -> tuple[str, list[str]]:
@@ -256,12 +258,12 @@ def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
             "WHERE id = %s",
             [order.locked_by, order.lease, row[0]],
         )
-    return [
-        Claimed(row[0], row[1] + 1, order.locked_by, *row[2:8], None if row[8] is None else _read(row[8])) for row in rows
-    ]
+    return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], _read(row[8])]) for row in rows]
 
 
-def _read(stored: str) -> datetime:
+def _read(stored: str | None) -> datetime | None:
+    if stored is None:
+        return None
     return datetime.fromisoformat(stored).replace(tzinfo=timezone.get_fixed_timezone(0))
 
 
@@ -274,7 +276,7 @@ def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], 
     if item.entry is not None:
         if len(history) >= HISTORY_LIMIT:
             del history[1]
-        cursor.execute("SELECT strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', 'now')")
+        cursor.execute("SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')")
         history.append({**json.loads(item.entry), "at": cursor.fetchone()[0]})
     cursor.execute(
         "UPDATE django_jobs_job SET status = %s, "

@@ -56,13 +56,7 @@ def _timeout(job_type: JobType, using: Enqueue, default: float) -> float | None:
 
 
 def _payload(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> str:
-    try:
-        bound = job_type.signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise InvalidJobType(
-            f"The arguments do not fit {job_type.name}{job_type.signature}: {error}. Nothing was enqueued."
-        ) from None
-    _check_arguments(job_type, bound.arguments)
+    _check_arguments(job_type, args, kwargs)
     text = payload.dump({"args": list(args), "kwargs": kwargs})
     size = len(text.encode())
     if size > limit:
@@ -73,9 +67,10 @@ def _payload(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any], l
     return text
 
 
-def _check_arguments(job_type: JobType, arguments: dict[str, Any]) -> None:
-    for name, value in arguments.items():
-        kind = job_type.signature.parameters[name].kind
+def _check_arguments(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    parameters = job_type.signature.parameters
+    for name, value in _bound(job_type, args, kwargs):
+        kind = parameters[name].kind
         if kind is kind.VAR_POSITIONAL:
             for index, item in enumerate(value):
                 payload.check(item, f"{job_type.name}: argument *{name}[{index}]")
@@ -85,6 +80,18 @@ def _check_arguments(job_type: JobType, arguments: dict[str, Any]) -> None:
                 payload.check(item, f"{job_type.name}: argument {key!r}")
         else:
             payload.check(value, f"{job_type.name}: argument {name!r}")
+
+
+def _bound(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    # A stand-in for the context: a **kwargs must not take its name, which would fail at the call only.
+    context = [None] if job_type.takes_context else []
+    try:
+        bound = job_type.signature.bind(*context, *args, **kwargs)
+    except TypeError as error:
+        raise InvalidJobType(
+            f"The arguments do not fit {job_type.name}{job_type.signature}: {error}. Nothing was enqueued."
+        ) from None
+    return list(bound.arguments.items())[len(context) :]
 
 
 def _insert_once(found: Engine, new: NewJob, key: str) -> Job:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import shutil
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import router, transaction
-from django.db.models import Max
+from django.db.models import Max, Q
 
 from django_jobs.models import Job
 from example_project.shop.jobs import charge_order, import_catalogue, import_prices
@@ -27,7 +29,7 @@ FINAL = (Job.Status.DONE, Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's jobs are those of the shop with an id over the highest before it."""
+    """A run's jobs have its number in their keys: jobs left by a run that was stopped may still enqueue others now."""
 
     number: int
     after: int
@@ -44,7 +46,12 @@ class Run:
 
     def jobs(self) -> JobQuerySet:
         found: JobQuerySet = Job.objects.using(router.db_for_write(Job))
-        return found.filter(id__gt=self.after, type__startswith="shop.")
+        # The id only narrows the search.
+        return found.filter(self._keys(), id__gt=self.after)
+
+    def _keys(self) -> Q:
+        starts = ("import:{}:", "prices:{}:", "label:{}:", "charge:{}-", "receipt:{}-")
+        return reduce(or_, (Q(idempotency_key__startswith=start.format(self.number)) for start in starts))
 
     def unfinished(self, job_type: str = "") -> JobQuerySet:
         return self.jobs().exclude(status__in=FINAL).filter(type__startswith=job_type)

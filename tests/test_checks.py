@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage, run_checks
+from django.db import connections, models
+from django.test.utils import isolate_apps
+
+from django_jobs import checks, registry
+from django_jobs.models import Job
+from tests.app.jobs import nothing
+
+pytestmark = pytest.mark.fast
+DOCS = Path(__file__).parent.parent / "docs" / "checks.md"
+
+
+def ids(messages: list[CheckMessage]) -> list[str | None]:
+    return [message.id for message in messages]
+
+
+def test_a_sound_project_has_nothing_to_report(vendor: str) -> None:
+    assert [message for message in run_checks() if str(message.id).startswith("django_jobs")] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("text", "it must be a dict"),
+        ({"LEESE": 3}, "unknown key 'LEESE'"),
+        ({"LEASE": "3"}, "DJANGO_JOBS['LEASE'] is '3'; give seconds"),
+        ({"LEASE": -1}, "DJANGO_JOBS['LEASE'] is -1"),
+        ({"THREADS": True}, "DJANGO_JOBS['THREADS'] is True"),
+        ({"HEARTBEAT": 20}, "HEARTBEAT may be at most a third of LEASE"),
+        ({"QUEUES": "mail"}, "give a list of queue names"),
+        ({"BACKOFF": (1, 2)}, "its three numbers"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_errors(settings: Any, given: object, says: str) -> None:
+    settings.DJANGO_JOBS = given
+    (message,) = checks.check_settings(None)
+    assert (message.id, bool(message.hint)) == ("django_jobs.E001", True)
+    assert says in message.msg
+
+
+@pytest.fixture
+def clash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_clashes", [])
+    monkeypatch.setattr(registry, "_types", dict(registry._types))
+    other = registry.JobType(
+        **{name: getattr(nothing.job_type, name) for name in registry.JobType.__slots__ if name != "function"},
+        function=clash_function,
+    )
+    registry.register(other)
+
+
+def clash_function(number: int = 0) -> int:
+    return number
+
+
+def test_two_functions_under_one_name_are_an_error_and_the_first_stays(clash: None) -> None:
+    (message,) = checks.check_names(None)
+    assert message.id == "django_jobs.E002"
+    assert "tests.app.jobs.nothing and tests.test_checks.clash_function" in message.msg
+    assert registry.find(nothing.name) is nothing.job_type
+
+
+@pytest.fixture
+def lite_options() -> Iterator[dict[str, Any]]:
+    settings = connections["lite"].settings_dict
+    before = settings["OPTIONS"]
+    settings["OPTIONS"] = dict(before)
+    yield settings["OPTIONS"]
+    settings["OPTIONS"] = before
+
+
+@pytest.mark.parametrize("vendor", ["sqlite"], indirect=True)
+def test_sqlite_without_immediate_transactions_is_a_warning_with_the_line_to_paste(
+    vendor: str, lite_options: dict[str, Any]
+) -> None:
+    assert checks.check_database(None) == []
+    del lite_options["transaction_mode"]
+    (message,) = checks.check_database(None)
+    assert message.id == "django_jobs.W001"
+    assert 'DATABASES["lite"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE"' in str(message.hint)
+
+
+@pytest.mark.parametrize("vendor", ["sqlite"], indirect=True)
+def test_an_old_sqlite_is_an_error(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    assert ids(checks.check_database(None)) == ["django_jobs.E004"]
+
+
+def test_another_vendor_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(connections["default"]), "vendor", "mysql")
+    assert ids(checks.check_database(None)) == ["django_jobs.E003"]
+
+
+@pytest.mark.django_db
+def test_an_old_postgresql_is_an_error_when_the_database_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checks.check_server(None, databases=["default"]) == []
+    monkeypatch.setattr(connections["default"], "get_database_version", lambda: (14, 9))
+    assert checks.check_server(None, databases=["lite"]) == []
+    assert ids(checks.check_server(None, databases=["default"])) == ["django_jobs.E006"]
+
+
+def test_a_foreign_key_to_job_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with isolate_apps("tests.app"):
+
+        class Receipt(models.Model):
+            job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="+")
+
+            class Meta:
+                app_label = "app"
+
+        monkeypatch.setattr(checks.apps, "get_models", lambda **kwargs: [Receipt])
+        (message,) = checks.check_foreign_keys(None)
+    assert (message.id, message.msg) == ("django_jobs.E005", "app.Receipt.job is a foreign key to a job.")
+
+
+def test_every_check_is_documented() -> None:
+    source = Path(checks.__file__).read_text()
+    assert set(re.findall(r"django_jobs\.[EW]\d{3}", source)) == set(
+        re.findall(r"django_jobs\.[EW]\d{3}", DOCS.read_text())
+    )

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_jobs.engines.base import ClaimOrder, Done, Engine
+from django_jobs.models import Worker
+from tests.app.jobs import leave_effect, nothing
+from tests.harness import Tree, wait_for
+
+pytestmark = [pytest.mark.django_db(databases="__all__")]
+
+
+def jobs(*arguments: str) -> str:
+    out = StringIO()
+    call_command("jobs", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def as_json(*arguments: str) -> Any:
+    return json.loads(jobs(*arguments, "--json"))
+
+
+def test_status_counts_what_the_table_holds(engine: Engine) -> None:
+    for _ in range(3):
+        nothing.enqueue()
+    nothing.using(delay=60).enqueue()
+    nothing.using(queue="mail").enqueue()
+    leave_effect.enqueue("unknown to the worker")
+    order = ClaimOrder(locked_by="w:1", lease=30, limit=4, queues=("default",), types=(nothing.name,))
+    claimed = engine.claim(order).jobs
+    engine.complete([Done(claimed[0].run, None)])
+    state = as_json("status")
+    rows = {row["queue"]: row for row in state["queues"]}
+    assert {name: rows["default"][name] for name in ("due", "later", "retries", "parked", "running")} == {
+        "due": 0, "later": 1, "retries": 0, "parked": 1, "running": 2,
+    }  # fmt: skip
+    assert rows["mail"]["due"] == 1
+    assert rows["mail"]["oldest_due_seconds"] >= 0
+    assert state["finished"] == {"done": 1, "failed": 0, "dead": 0, "cancelled": 0}
+    assert [row["type"] for row in state["unknown_types"]] == [leave_effect.name]
+    assert state["workers"] == []
+    text = jobs("status")
+    assert "No worker runs: start `manage.py runworkers`." in text
+    assert f"No live worker knows '{leave_effect.name}': 1 jobs parked" in text
+
+
+def test_status_shows_workers_and_whether_they_live(engine: Engine) -> None:
+    Worker.objects.using(engine.alias).create(
+        id="w", host="host", pid=7, supervisor_pid=6, queues=["mail"], types=[nothing.name], threads=4
+    )
+    (row,) = as_json("status")["workers"]
+    assert (row["host"], row["pid"], row["queues"], row["threads"], row["live"]) == ("host", 7, ["mail"], 4, True)
+    assert "host:7" in jobs("status")
+
+
+def test_list_shows_the_newest_first_and_filters(engine: Engine) -> None:
+    first, second = nothing.enqueue(), leave_effect.using(queue="mail").enqueue("x")
+    assert [row["id"] for row in as_json("list")] == [second.pk, first.pk]
+    assert [row["id"] for row in as_json("list", "--limit", "1")] == [second.pk]
+    assert [row["id"] for row in as_json("list", "--queue", "mail")] == [second.pk]
+    assert [row["id"] for row in as_json("list", "--type", nothing.name)] == [first.pk]
+    assert as_json("list", "--status", "dead") == []
+    assert jobs("list", "--status", "dead") == "No job matches.\n"
+    assert str(first.pk) in jobs("list")
+
+
+def test_show_prints_the_whole_story_and_the_sentence_of_explain(engine: Engine) -> None:
+    job = nothing.using(idempotency_key="k", delay=3600).enqueue(42)
+    story = as_json("show", str(job.pk))
+    assert story["explanation"] == job.explain()
+    assert (story["args"], story["idempotency_key"], story["runs"]) == ([42], "k", 0)
+    text = jobs("show", str(job.pk))
+    assert job.explain() in text
+    assert "(42)" in text
+
+
+@pytest.mark.parametrize("value", ["abc", "-1", "0", "1.5", "9223372036854775808", "9" * 5000, "\N{SUPERSCRIPT TWO}"])
+def test_an_id_that_is_none_ends_in_one_line_and_exit_2(engine: Engine, value: str) -> None:
+    with pytest.raises(CommandError, match="is not the id of a job") as caught:
+        jobs("show", "--", value)
+    assert caught.value.returncode == 2
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_job_is_named(engine: Engine) -> None:
+    with pytest.raises(CommandError, match=r"There is no job 12\."):
+        jobs("show", "12")
+
+
+@pytest.mark.process
+@pytest.mark.django_db(transaction=True, databases="__all__")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--threads", "0"], "--threads is '0'; give a whole number from 1 to 1000."),
+        (["--processes", "x"], "--processes is 'x'; give a whole number from 1 to 1000."),
+        (["--queues", "a b"], "--queues: the queue name 'a b' has a comma, a space or a control character; leave it out."),
+    ],
+)
+def test_runworkers_refuses_wrong_options_with_one_line_and_exit_2(tree: Tree, options: list[str], says: str) -> None:
+    ended = tree.run("runworkers", *options)
+    assert (ended.returncode, ended.stderr.strip(), ended.stdout) == (2, f"CommandError: {says}", "")
+
+
+@pytest.mark.process
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_runworkers_refuses_settings_that_cannot_be_used(tree: Tree) -> None:
+    ended = tree.run("runworkers", settings={"LEASE": 3, "HEARTBEAT": 2})
+    assert ended.returncode != 0
+    assert "HEARTBEAT may be at most a third of LEASE" in ended.stderr
+
+
+@pytest.mark.process
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_the_first_line_names_engine_queues_processes_threads_types_and_lease(tree: Tree, vendor: str) -> None:
+    workers = tree.start("--queues", "default,nobody", "--processes", "2", "--threads", "3")
+    pids = workers.wait_until_ready(2)
+    assert workers.stop() == 0
+    lines = workers.log.splitlines()
+    assert "No job type uses the queue 'nobody'" in lines[0]
+    name = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}[vendor]
+    assert f"Workers started on {name} " in lines[1]
+    assert ": queues default, nobody, 2 processes x 3 threads, " in lines[1]
+    assert lines[1].endswith("lease 3 s")
+    for pid in pids:
+        assert f"Worker process {pid} is ready" in workers.log
+    assert lines[-1].endswith("Workers stopped (exit 0)")
+
+
+@pytest.mark.process
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_quit_prints_the_stacks_of_every_process_and_goes_on(tree: Tree) -> None:
+    workers = tree.start()
+    tree.wait_for_status(nothing.enqueue(), "done")
+    os.kill(workers.pid, signal.SIGQUIT)
+    wait_for(lambda: "in _gather" in workers.log, what="the worker's stacks")
+    assert "in _loop" in workers.log
+    assert workers.stop() == 0

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from django_jobs import Backoff
+from django_jobs.conf import BadSetting, Conf, conf, problems
+
+if TYPE_CHECKING:
+    from pytest_django.fixtures import SettingsWrapper
+
+pytestmark = pytest.mark.fast
+
+
+def test_without_settings_the_documented_defaults_hold(settings: SettingsWrapper) -> None:
+    settings.DJANGO_JOBS = {}
+    assert conf() == Conf(
+        queues=None,
+        processes=1,
+        threads=4,
+        lease=30.0,
+        heartbeat=10.0,
+        poll_interval=1.0,
+        shutdown_grace=25.0,
+        enqueue_timeout=5.0,
+        backoff=Backoff(base=2, factor=3, cap=300),
+        max_attempts=8,
+        default_timeout=900.0,
+        max_uncounted=10,
+        max_payload_bytes=1024 * 1024,
+        max_result_bytes=1024 * 1024,
+    )
+
+
+def test_a_project_need_not_have_the_setting(settings: SettingsWrapper) -> None:
+    del settings.DJANGO_JOBS
+    assert conf() == Conf()
+
+
+def test_given_values_are_taken_and_durations_may_be_timedeltas(settings: SettingsWrapper) -> None:
+    settings.DJANGO_JOBS = {
+        "QUEUES": ["mail", "default"],
+        "THREADS": 8,
+        "LEASE": timedelta(minutes=1),
+        "HEARTBEAT": 20,
+        "POLL_INTERVAL": 0.5,
+        "BACKOFF": (1, 2, 60),
+        "ENQUEUE_TIMEOUT": timedelta(milliseconds=1),
+    }
+    assert conf() == Conf(
+        queues=("mail", "default"),
+        threads=8,
+        lease=60.0,
+        heartbeat=20.0,
+        poll_interval=0.5,
+        backoff=Backoff(base=1, factor=2, cap=60),
+        enqueue_timeout=0.001,
+    )
+
+
+def test_a_changed_setting_is_in_force_at_once_and_until_it_is_changed_back(settings: SettingsWrapper) -> None:
+    before = conf()
+    settings.DJANGO_JOBS = {"THREADS": 77}
+    assert conf() == Conf(threads=77)
+    settings.DJANGO_JOBS = {"THREADS": 78}
+    assert conf() == Conf(threads=78)
+    settings.finalize()
+    assert conf() == before
+
+
+def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings: SettingsWrapper) -> None:
+    settings.DJANGO_JOBS = {"THREADS": 0, "lease": 30}
+    with pytest.raises(BadSetting) as caught:
+        conf()
+    known = (
+        "BACKOFF, DEFAULT_TIMEOUT, ENQUEUE_TIMEOUT, HEARTBEAT, LEASE, MAX_ATTEMPTS, MAX_PAYLOAD_BYTES, "
+        "MAX_RESULT_BYTES, MAX_UNCOUNTED, POLL_INTERVAL, PROCESSES, QUEUES, SHUTDOWN_GRACE, THREADS"
+    )
+    assert str(caught.value) == (
+        "DJANGO_JOBS['THREADS'] is 0; give a whole number from 1 to 2,147,483,647. "
+        f"DJANGO_JOBS has an unknown key 'lease'; known are {known}."
+    )
+
+
+@pytest.mark.parametrize("given", [None, [], "LEASE", 5, [("LEASE", 30)]])
+def test_a_setting_that_is_no_dict_is_named(given: object) -> None:
+    assert problems(given) == [f"DJANGO_JOBS is {given!r}; it must be a dict of settings."]
+
+
+@pytest.mark.parametrize("key", [0, None, "", "LEASES", "threads", ("LEASE",)])
+def test_an_unknown_key_is_named_with_the_known_ones(key: object) -> None:
+    (found,) = problems({key: 1})
+    assert found.startswith(f"DJANGO_JOBS has an unknown key {key!r}; known are BACKOFF, ")
+    assert found.endswith(" THREADS.")
+
+
+DURATIONS = ["LEASE", "HEARTBEAT", "POLL_INTERVAL", "SHUTDOWN_GRACE", "ENQUEUE_TIMEOUT", "DEFAULT_TIMEOUT"]
+WHOLES = ["PROCESSES", "THREADS", "MAX_ATTEMPTS", "MAX_UNCOUNTED", "MAX_PAYLOAD_BYTES", "MAX_RESULT_BYTES"]
+
+
+@pytest.mark.parametrize("key", DURATIONS)
+@pytest.mark.parametrize(
+    "value",
+    ["30", None, True, 0, -1, float("nan"), float("inf"), 10**400, timedelta(0), timedelta(seconds=-1), timedelta.max, []],
+)
+def test_a_bad_duration_is_named_with_the_remedy(key: str, value: object) -> None:
+    (found,) = problems({key: value})
+    assert found.startswith(f"DJANGO_JOBS[{key!r}] is {repr(value)[:70]}")
+    assert found.endswith("; give seconds from 0.001 to ten years, or a timedelta.")
+
+
+@pytest.mark.parametrize("key", WHOLES)
+@pytest.mark.parametrize("value", ["4", None, True, 0, -1, 4.0, float("nan"), 2**31, pytest.param(10**5000, id="digits")])
+def test_a_bad_number_is_named_with_the_remedy(key: str, value: object) -> None:
+    (found,) = problems({key: value})
+    assert found.startswith(f"DJANGO_JOBS[{key!r}] is ")
+    assert found.endswith("; give a whole number from 1 to 2,147,483,647.")
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        ("mail", "give a list of queue names, or None for all"),
+        ([], "give a list of queue names, or None for all"),
+        ({"mail"}, "give a list of queue names, or None for all"),
+        (["mail", ""], "the queue name '' is not a non-empty text"),
+        (["mail", 5], "the queue name 5 is not a non-empty text"),
+        (["a,b"], "the queue name 'a,b' has a comma, a space or a control character; leave it out"),
+        (["a b"], "the queue name 'a b' has a comma, a space or a control character; leave it out"),
+    ],
+)
+def test_a_bad_list_of_queues_is_named_with_the_remedy(value: object, remedy: str) -> None:
+    assert problems({"QUEUES": value}) == [f"DJANGO_JOBS['QUEUES'] is {value!r}; {remedy}."]
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (5, "give a Backoff, or its three numbers: base, factor, cap"),
+        ("123", "give a Backoff, or its three numbers: base, factor, cap"),
+        ((1, 2), "give a Backoff, or its three numbers: base, factor, cap"),
+        ((1, 0, 60), "Backoff(factor=0): give a number from 1 to 315,360,000."),
+    ],
+)
+def test_a_bad_backoff_is_named_with_the_remedy(value: object, remedy: str) -> None:
+    assert problems({"BACKOFF": value}) == [f"DJANGO_JOBS['BACKOFF'] is {value!r}; {remedy.rstrip('.')}."]
+
+
+@pytest.mark.parametrize("given", [{"HEARTBEAT": 11}, {"LEASE": 29}, {"LEASE": 9, "HEARTBEAT": 3.01}])
+def test_a_heartbeat_over_a_third_of_the_lease_is_refused(given: dict[str, Any]) -> None:
+    (found,) = problems(given)
+    assert found == (
+        f"DJANGO_JOBS has HEARTBEAT {given.get('HEARTBEAT', 10)} s and LEASE {given.get('LEASE', 30)} s; "
+        "HEARTBEAT may be at most a third of LEASE, so that a lease survives two lost heartbeats."
+    )
+
+
+@pytest.mark.parametrize("given", [{"LEASE": 1, "HEARTBEAT": 1 / 3}, {"LEASE": 0.3, "HEARTBEAT": 0.1}, {"LEASE": 90}])
+def test_a_heartbeat_of_a_third_of_the_lease_is_allowed(given: dict[str, Any]) -> None:
+    assert problems(given) == []
