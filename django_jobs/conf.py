@@ -116,7 +116,7 @@ def _read(given: object) -> tuple[Conf, list[str]]:
         try:
             values[known[key].name] = known[key].metadata["convert"](value)
         except (ValueError, InvalidJob) as error:
-            faults.append(f"DJANGO_JOBS[{key!r}] is {shown(value)}; {error}.")
+            faults.append(f"DJANGO_JOBS[{key!r}] is {shown(value)}; {str(error).rstrip('.')}.")
     found = Conf(**values)
     return found, faults or _impossible_pairs(found)
 

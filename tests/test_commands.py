@@ -140,6 +140,6 @@ def test_quit_prints_the_stacks_of_every_process_and_goes_on(tree: Tree) -> None
     workers = tree.start()
     tree.wait_for_status(nothing.enqueue(), "done")
     os.kill(workers.pid, signal.SIGQUIT)
-    wait_for(lambda: "in _gather" in workers.log, what="the worker's stacks")
-    assert "in _loop" in workers.log
+    wait_for(lambda: "workers/writer.py" in workers.log, what="the worker's stacks")
+    assert "workers/template.py" in workers.log
     assert workers.stop() == 0

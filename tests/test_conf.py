@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.test import override_settings
 
 from django_jobs import Backoff
 from django_jobs.conf import BadSetting, Conf, conf, problems
@@ -60,14 +61,19 @@ def test_given_values_are_taken_and_durations_may_be_timedeltas(settings: Settin
     )
 
 
-def test_a_changed_setting_is_in_force_at_once_and_until_it_is_changed_back(settings: SettingsWrapper) -> None:
+def test_a_changed_setting_is_in_force_at_once_and_until_it_is_changed_back() -> None:
+    with override_settings(DJANGO_JOBS={"THREADS": 77}):
+        assert conf() == Conf(threads=77)
+        with override_settings(DJANGO_JOBS={"THREADS": 78}):
+            assert conf() == Conf(threads=78)
+        assert conf() == Conf(threads=77)
+    assert conf() == Conf()
+
+
+def test_another_setting_does_not_make_the_settings_be_read_again() -> None:
     before = conf()
-    settings.DJANGO_JOBS = {"THREADS": 77}
-    assert conf() == Conf(threads=77)
-    settings.DJANGO_JOBS = {"THREADS": 78}
-    assert conf() == Conf(threads=78)
-    settings.finalize()
-    assert conf() == before
+    with override_settings(DEBUG=True):
+        assert conf() is before
 
 
 def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings: SettingsWrapper) -> None:
@@ -141,11 +147,11 @@ def test_a_bad_list_of_queues_is_named_with_the_remedy(value: object, remedy: st
         (5, "give a Backoff, or its three numbers: base, factor, cap"),
         ("123", "give a Backoff, or its three numbers: base, factor, cap"),
         ((1, 2), "give a Backoff, or its three numbers: base, factor, cap"),
-        ((1, 0, 60), "Backoff(factor=0): give a number from 1 to 315,360,000."),
+        ((1, 0, 60), "Backoff(factor=0): give a number from 1 to 315,360,000"),
     ],
 )
 def test_a_bad_backoff_is_named_with_the_remedy(value: object, remedy: str) -> None:
-    assert problems({"BACKOFF": value}) == [f"DJANGO_JOBS['BACKOFF'] is {value!r}; {remedy.rstrip('.')}."]
+    assert problems({"BACKOFF": value}) == [f"DJANGO_JOBS['BACKOFF'] is {value!r}; {remedy}."]
 
 
 @pytest.mark.parametrize("given", [{"HEARTBEAT": 11}, {"LEASE": 29}, {"LEASE": 9, "HEARTBEAT": 3.01}])
