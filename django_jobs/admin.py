@@ -7,7 +7,6 @@ from django.http import HttpRequest
 
 from django_jobs.models import Job, Worker
 
-
 if TYPE_CHECKING:
     JobModelAdmin = admin.ModelAdmin[Job]
     WorkerModelAdmin = admin.ModelAdmin[Worker]

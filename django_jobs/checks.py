@@ -9,7 +9,8 @@ from typing import Any
 from django.apps import apps
 from django.apps.config import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core import checks
+from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 from django.db.models import ForeignKey
 
@@ -72,7 +73,7 @@ def _check_sqlite(alias: str) -> list[CheckMessage]:
     options = connections[alias].settings_dict.get("OPTIONS") or {}
     if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         found.append(
-            Warning(
+            checks.Warning(
                 f"Transactions on the SQLite database {alias!r} begin without the write lock, so one that reads before "
                 'it writes fails with "database is locked" whenever a worker wrote meanwhile.',
                 hint=f"Add to the settings: {PASTE.format(alias)}",

@@ -1,12 +1,29 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import date, time, timedelta, tzinfo
+from decimal import Decimal
+from itertools import chain
+from types import FunctionType, NoneType
+from uuid import UUID
+
+# What has a repr() that is to be trusted: that of a model or a queryset may send a query.
+_PLAIN = (str, bytes, int, float, complex, date, time, timedelta, Decimal, UUID, tzinfo, type, FunctionType, NoneType)
+
 
 def shown(value: object) -> str:
-    """Return a value as error messages show it: short, and whatever its repr() does."""
+    """Return a value as error messages show it: plain values by a short repr(), others by their type."""
+    items: Iterable[object] = (value,)
+    if isinstance(value, list | tuple | set | frozenset):
+        items = value
+    elif isinstance(value, dict):
+        items = chain(value, value.values())
+    if not all(isinstance(item, _PLAIN) for item in items):
+        return f"<{type(value).__name__}>"
     try:
         text = repr(value)
     except Exception:
-        return f"a {type(value).__name__} that cannot be shown"
+        return f"<{type(value).__name__}>"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -21,7 +21,7 @@ def explain(job: Job) -> str:
     found = Job.objects.using(alias).filter(pk=job.pk).annotate(clock=Now()).first()
     if found is None:
         return f"Job {job.pk} is gone: it was deleted."
-    now: datetime = found.clock  # type: ignore[attr-defined]
+    now: datetime = found.clock
     live = list(live_workers(alias))
     match found.status:
         case Job.Status.READY:
@@ -52,7 +52,8 @@ def _ready(job: Job, now: datetime, live: list[Worker], alias: str) -> str:
     if not knowing:
         return f"{due}, but no live worker that serves the queue {job.queue!r} knows the type {job.type!r}."
     if job.parked == Job.Parked.TYPE:
-        return f"{due}; a worker without the type {job.type!r} parked it, and one of the {len(knowing)} that know it takes it next."
+        by_whom = f"a worker without the type {job.type!r} parked it"
+        return f"{due}; {by_whom}, and one of the {len(knowing)} that know it takes it next."
     return (
         f"{due}{_after_what(job)}; {_ahead(job, alias)} before it in its queue, {len(knowing)} live workers serve it."
     )

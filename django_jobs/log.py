@@ -60,7 +60,9 @@ def stopped(code: int) -> None:
 
 
 def database_away(process: str, error: BaseException) -> None:
-    logger.error("%s: the jobs' database cannot be reached, waiting: %s", process, str(error).strip().replace("\n", " "))
+    logger.error(
+        "%s: the jobs' database cannot be reached, waiting: %s", process, str(error).strip().replace("\n", " ")
+    )
 
 
 def database_back(process: str, seconds: float) -> None:

@@ -54,7 +54,9 @@ def check(value: Any, where: str, depth: int = 0) -> None:
     elif isinstance(value, dict | list):
         _check_inside(value, where, depth + 1)
     else:
-        raise InvalidJobType(f"{where} is a {type(value).__name__} ({shown(value)}), not JSON; {_remedy(value)}.")
+        kind, text = type(value).__name__, shown(value)
+        said = "" if text == f"<{kind}>" else f" ({text})"
+        raise InvalidJobType(f"{where} is a {kind}{said}, not JSON; {_remedy(value)}.")
 
 
 def _check_inside(value: dict[Any, Any] | list[Any], where: str, depth: int) -> None:

@@ -70,7 +70,7 @@ def _seconds(since: datetime | None, now: datetime) -> float | None:
 
 
 def _capped(alias: str, state: Job.Status) -> int:
-    return Job.objects.using(alias).filter(status=state).order_by()[:COUNT_LIMIT].count()
+    return int(Job.objects.using(alias).filter(status=state).order_by()[:COUNT_LIMIT].count())
 
 
 def _workers(alias: str) -> list[dict[str, Any]]:
@@ -84,8 +84,8 @@ def _workers(alias: str) -> list[dict[str, Any]]:
             "queues": worker.queues,
             "types": len(worker.types),
             "threads": worker.threads,
-            "live": worker.live,  # type: ignore[attr-defined]
-            "heartbeat_seconds": _seconds(worker.heartbeat_at, worker.clock),  # type: ignore[attr-defined]
+            "live": worker.live,
+            "heartbeat_seconds": _seconds(worker.heartbeat_at, worker.clock),
         }
         for worker in rows
     ]
@@ -108,7 +108,7 @@ def _unknown_types(alias: str) -> list[dict[str, Any]]:
 
 
 def jobs(
-    *, status: str | None = None, queue: str | None = None, type: str | None = None, limit: int = 20
+    *, status: str | None = None, queue: str | None = None, type_name: str | None = None, limit: int = 20
 ) -> list[dict[str, Any]]:
     """Return the newest jobs that match, newest first."""
     found = Job.objects.using(jobs_alias()).order_by("-id")
@@ -116,14 +116,14 @@ def jobs(
         found = found.filter(status=status)
     if queue:
         found = found.filter(queue=queue)
-    if type:
-        found = found.filter(type=type)
+    if type_name:
+        found = found.filter(type=type_name)
     return [_short(job) for job in found[:limit]]
 
 
 def job(job_id: int) -> Job:
     """Return a job by id; raise JobDoesNotExist."""
-    found = Job.objects.using(jobs_alias()).filter(pk=job_id).first()
+    found: Job | None = Job.objects.using(jobs_alias()).filter(pk=job_id).first()
     if found is None:
         raise JobDoesNotExist(f"There is no job {job_id}.")
     return found

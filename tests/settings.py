@@ -6,6 +6,8 @@ import json
 import os
 from typing import Any
 
+import django
+
 SECRET_KEY = "only for tests"
 DEBUG = False
 USE_TZ = True
@@ -48,3 +50,5 @@ DATABASES: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_DATABASE
 }
 DATABASE_ROUTERS = ["tests.router.JobsRouter"]
 DJANGO_JOBS: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_SETTINGS", "{}"))
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}

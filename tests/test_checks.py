@@ -23,6 +23,7 @@ def ids(messages: list[CheckMessage]) -> list[str | None]:
     return [message.id for message in messages]
 
 
+@pytest.mark.django_db(databases="__all__")
 def test_a_sound_project_has_nothing_to_report(vendor: str) -> None:
     assert [message for message in run_checks() if str(message.id).startswith("django_jobs")] == []
 

@@ -49,6 +49,7 @@ def test_the_code_of_the_readme_works_as_pasted(engine: Engine, monkeypatch: pyt
         report=lambda progress: None,
     )
     ended = Runner(engine, conf(), "host:1").run(claimed, context)
+    assert isinstance(ended, Done), ended.error
     assert ended == Done(claimed.run, '"attempt 1 reached ada@example.com"')
     assert [message.to for message in mail.outbox] == [["ada@example.com"]]
 

@@ -48,7 +48,7 @@ class Command(BaseCommand):
             rows = report.jobs(
                 status=options["status"],
                 queue=options["queue"],
-                type=options["type"],
+                type_name=options["type"],
                 limit=_whole(options["limit"], "a limit", 10_000),
             )
             return rows, text.listing(rows)
