@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 from django_jobs import options, registry
 from django_jobs.backoff import Backoff
 from django_jobs.context import Context
-from django_jobs.exceptions import InvalidJob, InvalidJobType
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.registry import JobType
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _refuse_unusable(function: object) -> None:
     if isinstance(function, JobFunction):
         raise InvalidJobType(f"{function!r} is a job already; use @job once.")
     if not inspect.isfunction(function):
-        raise InvalidJobType(f"@job takes a function, and {function!r} is none.")
+        raise InvalidJobType(f"@job takes a function, and {shown(function)} is none.")
     name = f"{function.__module__}.{function.__qualname__}"
     if function.__name__ == "<lambda>":
         raise InvalidJobType(f"@job cannot take the lambda {name}; give it a name with def.")

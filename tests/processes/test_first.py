@@ -9,6 +9,7 @@ from tests.harness import Tree
 pytestmark = [pytest.mark.process, pytest.mark.django_db(transaction=True, databases="__all__")]
 
 
+@pytest.mark.fast
 def test_burst_runs_what_is_due_and_leaves_the_rest(tree: Tree) -> None:
     jobs = [leave_effect.enqueue(str(number)) for number in range(50)]
     later = nothing.using(delay=3600).enqueue(1)

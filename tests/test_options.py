@@ -1,0 +1,403 @@
+"""What `@job` and `using` take and refuse. No database: nothing here gets as far as one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from django_jobs import Backoff, Context, InvalidJob, JobsError, job, registry
+from django_jobs.exceptions import InvalidJobType
+from django_jobs.options import UNSET, Enqueue
+from tests.app.jobs import nothing
+
+pytestmark = pytest.mark.fast
+
+
+def plain(number: int, *, text: str = "") -> str:
+    """Repeat a text."""
+    return text * number
+
+
+def with_context(context: Context, number: int) -> int:
+    return number
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> dict[str, registry.JobType]:
+    """Return the known types; those that a test adds are forgotten after it."""
+    types = dict(registry._types)
+    monkeypatch.setattr(registry, "_types", types)
+    monkeypatch.setattr(registry, "_clashes", [])
+    return types
+
+
+# What @job makes of a function.
+
+
+def test_a_bare_job_has_the_place_of_its_function_as_name_and_the_defaults() -> None:
+    made = job(plain)
+    assert (made.name, registry.find(made.name)) == ("tests.test_options.plain", made.job_type)
+    assert (made.__name__, made.__doc__, made.__wrapped__) == ("plain", "Repeat a text.", plain)  # type: ignore[attr-defined]
+    found = made.job_type
+    assert (found.queue, found.priority, found.takes_context, found.default_timeout) == ("default", 0, False, True)
+    assert (found.max_attempts, found.backoff, found.timeout, found.retry_on, found.fail_on) == (None,) * 4 + ((),)
+
+
+def test_a_job_with_options_keeps_them() -> None:
+    made = job(
+        name="shop.greet",
+        queue="mail",
+        priority=-5,
+        max_attempts=3,
+        backoff=Backoff(base=1),
+        retry_on=[OSError],
+        fail_on=ValueError,
+        timeout=timedelta(minutes=1),
+        takes_context=True,
+    )(with_context)
+    found = made.job_type
+    assert (found.name, found.queue, found.priority, found.max_attempts) == ("shop.greet", "mail", -5, 3)
+    assert (found.backoff, found.retry_on, found.fail_on) == (Backoff(base=1), (OSError,), (ValueError,))
+    assert (found.timeout, found.default_timeout, found.takes_context) == (60.0, False, True)
+
+
+def test_no_deadline_is_had_only_by_writing_it() -> None:
+    found = job(timeout=None)(plain).job_type
+    assert (found.timeout, found.default_timeout) == (None, False)
+
+
+def test_a_job_is_still_called_as_a_function() -> None:
+    assert job(plain)(2, text="ab") == "abab"
+    with pytest.raises(TypeError):
+        job(plain)()  # type: ignore[call-arg]
+
+
+def test_a_second_function_under_a_name_does_not_take_the_place_of_the_first() -> None:
+    first, second = job(name="twice")(plain), job(name="twice", takes_context=True)(with_context)
+    assert registry.find("twice") is first.job_type
+    assert registry.clashes() == [(first.job_type, second.job_type)]
+
+
+def test_a_module_that_is_loaded_again_replaces_its_own_functions() -> None:
+    job(plain)
+    again = job(plain)
+    assert (registry.find("tests.test_options.plain"), registry.clashes()) == (again.job_type, [])
+
+
+# What @job refuses.
+
+
+class Holder:
+    def method(self) -> None: ...
+
+    @staticmethod
+    def static() -> None: ...
+
+    def __call__(self) -> None: ...
+
+
+def generates() -> Iterator[int]:
+    yield 1
+
+
+async def generates_asynchronously() -> AsyncIterator[int]:
+    yield 1
+
+
+async def waits() -> None: ...
+
+
+def nested() -> Callable[[], None]:
+    def inside() -> None: ...
+
+    return inside
+
+
+MODULE = "tests.test_options"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (lambda: None, f"@job cannot take the lambda {MODULE}.<lambda>; give it a name with def."),
+        (nested(), f"@job cannot take {MODULE}.nested.<locals>.inside, defined inside a function; move it to the module."),
+        (Holder.method, f"@job cannot take the method {MODULE}.Holder.method; use a function of the module."),
+        (Holder.static, f"@job cannot take the method {MODULE}.Holder.static; use a function of the module."),
+        (Holder().method, "@job takes a function, and <method> is none."),
+        (Holder, "@job takes a function, and <class 'tests.test_options.Holder'> is none."),
+        (Holder(), "@job takes a function, and <Holder> is none."),
+        (staticmethod(plain), "@job takes a function, and <staticmethod> is none."),
+        (functools.partial(plain, 1), "@job takes a function, and <partial> is none."),
+        (len, "@job takes a function, and <builtin_function_or_method> is none."),
+        ("mail", "@job takes a function, and 'mail' is none."),
+        (nothing, "<job tests.app.jobs.nothing> is a job already; use @job once."),
+        (
+            generates,
+            f"@job cannot take the generator function {MODULE}.generates; return a list instead of yielding.",
+        ),
+        (
+            generates_asynchronously,
+            f"@job cannot take the generator function {MODULE}.generates_asynchronously; "
+            "return a list instead of yielding.",
+        ),
+        (
+            waits,
+            f"@job cannot take the async function {MODULE}.waits; call it by asgiref's async_to_sync in a def.",
+        ),
+    ],
+)
+def test_what_is_no_plain_function_of_a_module_is_refused(
+    target: Any, said: str, registered: dict[str, registry.JobType]
+) -> None:
+    before = dict(registered)
+    for decorate in (job, job(queue="mail")):
+        with pytest.raises(InvalidJobType) as caught:
+            decorate(target)
+        assert str(caught.value) == said
+    assert registered == before
+
+
+def test_a_job_that_takes_a_context_has_a_place_for_it() -> None:
+    def check(function: Callable[..., Any]) -> None:
+        with pytest.raises(InvalidJob) as caught:
+            job(takes_context=True)(function)
+        assert str(caught.value) == (
+            f"@job(takes_context=True) calls {function.__qualname__} with the context as its first positional "
+            "argument; add it: def f(context, ...)."
+        )
+
+    for function in (without_parameters, only_keywords, only_rest):
+        check(function)
+
+
+def without_parameters() -> None: ...
+
+
+def only_keywords(*, context: Context) -> None: ...
+
+
+def only_rest(*rest: Any) -> None: ...
+
+
+def test_a_default_name_that_is_too_long_is_refused() -> None:
+    def long() -> None: ...
+
+    long.__name__ = long.__qualname__ = "f" * 255
+    with pytest.raises(InvalidJob, match=r"^name is 'tests.test_options.ff+\.\.\. of 274 characters; give 1 to 255\.$"):
+        job(long)
+
+
+# Values that neither takes. Each error names the value and what to give instead.
+
+WHOLE_PRIORITY = "give a whole number from -100 to 100"
+WHOLE_ATTEMPTS = "give a whole number from 1 to 1000000"
+SECONDS = "give seconds from 0 to 315360000 (ten years)"
+SECONDS_OR_DELTA = "give seconds as a number, or a timedelta"
+
+BOTH: list[tuple[str, Any, type[JobsError], str]] = [
+    ("priority", True, InvalidJobType, f"priority is True; {WHOLE_PRIORITY}"),
+    ("priority", 1.0, InvalidJobType, f"priority is 1.0; {WHOLE_PRIORITY}"),
+    ("priority", "1", InvalidJobType, f"priority is '1'; {WHOLE_PRIORITY}"),
+    ("priority", float("nan"), InvalidJobType, f"priority is nan; {WHOLE_PRIORITY}"),
+    ("priority", 101, InvalidJob, f"priority is 101; {WHOLE_PRIORITY}"),
+    ("priority", -101, InvalidJob, f"priority is -101; {WHOLE_PRIORITY}"),
+    ("priority", 10**5000, InvalidJob, f"priority is <int>; {WHOLE_PRIORITY}"),
+    ("max_attempts", 0, InvalidJob, f"max_attempts is 0; {WHOLE_ATTEMPTS}"),
+    ("max_attempts", -1, InvalidJob, f"max_attempts is -1; {WHOLE_ATTEMPTS}"),
+    ("max_attempts", 1_000_001, InvalidJob, f"max_attempts is 1000001; {WHOLE_ATTEMPTS}"),
+    ("max_attempts", True, InvalidJobType, f"max_attempts is True; {WHOLE_ATTEMPTS}"),
+    ("max_attempts", 2.5, InvalidJobType, f"max_attempts is 2.5; {WHOLE_ATTEMPTS}"),
+    ("timeout", 0, InvalidJob, "timeout is 0; give seconds over 0, or None for no deadline"),
+    ("timeout", timedelta(0), InvalidJob, f"timeout is {timedelta(0)!r}; give seconds over 0, or None for no deadline"),
+    ("timeout", -1, InvalidJob, f"timeout is -1; {SECONDS}"),
+    ("timeout", float("nan"), InvalidJob, f"timeout is nan; {SECONDS}"),
+    ("timeout", float("inf"), InvalidJob, f"timeout is inf; {SECONDS}"),
+    ("timeout", True, InvalidJobType, f"timeout is True; {SECONDS_OR_DELTA}"),
+    ("timeout", "60", InvalidJobType, f"timeout is '60'; {SECONDS_OR_DELTA}"),
+    ("timeout", Decimal(60), InvalidJobType, f"timeout is Decimal('60'); {SECONDS_OR_DELTA}"),
+    ("queue", "", InvalidJob, "queue: the queue name '' is not a non-empty text"),
+    ("queue", 5, InvalidJob, "queue: the queue name 5 is not a non-empty text"),
+    ("queue", b"mail", InvalidJob, "queue: the queue name b'mail' is not a non-empty text"),
+    ("queue", "q" * 101, InvalidJob, f"queue: the queue name {'q' * 20!r}... has 101 characters; at most 100 are allowed"),
+    *(
+        (
+            "queue",
+            value,
+            InvalidJob,
+            f"queue: the queue name {value!r} has a comma, a space or a control character; leave it out",
+        )
+        for value in ("a,b", "a b", " a", "a\n", "a\t", "a\x00", "a\x7f", "a\u00a0b", "a\u200b", "a\ud800", "\u2028")
+    ),
+]
+
+ONLY_USING: list[tuple[str, Any, type[JobsError], str]] = [
+    ("delay", -1, InvalidJob, f"delay is -1; {SECONDS}"),
+    ("delay", timedelta(seconds=-1), InvalidJob, f"delay is -1.0; {SECONDS}"),
+    ("delay", timedelta.max, InvalidJob, f"delay is 86399999999999.98; {SECONDS}"),
+    ("delay", 315_360_001, InvalidJob, f"delay is 315360001; {SECONDS}"),
+    ("delay", 10**400, InvalidJob, f"delay is 1{'0' * 76}...; {SECONDS}"),
+    ("delay", 10**5000, InvalidJob, f"delay is <int>; {SECONDS}"),
+    ("delay", float("nan"), InvalidJob, f"delay is nan; {SECONDS}"),
+    ("delay", float("inf"), InvalidJob, f"delay is inf; {SECONDS}"),
+    ("delay", True, InvalidJobType, f"delay is True; {SECONDS_OR_DELTA}"),
+    ("delay", "5", InvalidJobType, f"delay is '5'; {SECONDS_OR_DELTA}"),
+    ("run_at", 5, InvalidJobType, "run_at is 5; give a datetime"),
+    ("run_at", "2030-01-01", InvalidJobType, "run_at is '2030-01-01'; give a datetime"),
+    ("run_at", datetime(2030, 1, 1).date(), InvalidJobType, "run_at is datetime.date(2030, 1, 1); give a datetime"),
+    (
+        "run_at",
+        datetime(2030, 1, 1),
+        InvalidJob,
+        "run_at is datetime.datetime(2030, 1, 1, 0, 0) without a time zone; give an aware datetime, as timezone.now() does",
+    ),
+    (
+        "run_at",
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2))),
+        InvalidJob,
+        "run_at is datetime.datetime(9999, 12, 31, 23, 0, tzinfo=datetime.timezone(datetime.timed..., "
+        "beyond the calendar in UTC; give an earlier time",
+    ),
+    ("idempotency_key", "", InvalidJob, "idempotency_key is '' of 0 characters; give 1 to 255"),
+    ("idempotency_key", "k" * 256, InvalidJob, f"idempotency_key is '{'k' * 76}... of 256 characters; give 1 to 255"),
+    ("idempotency_key", 5, InvalidJobType, "idempotency_key is 5; give text"),
+    ("idempotency_key", b"k", InvalidJobType, "idempotency_key is b'k'; give text"),
+    *(
+        (
+            "idempotency_key",
+            value,
+            InvalidJob,
+            f"idempotency_key is {value!r}, with a character that cannot be stored; take it out",
+        )
+        for value in ("a\x00", "a\ud800")
+    ),
+    *(
+        (
+            "idempotency_key",
+            f"{prefix}1",
+            InvalidJob,
+            f"idempotency_key is '{prefix}1'; keys beginning with '{prefix}' are reserved, choose another",
+        )
+        for prefix in ("schedule:", "job:")
+    ),
+]
+
+ONLY_JOB: list[tuple[str, Any, type[JobsError], str]] = [
+    ("name", "", InvalidJob, "name is '' of 0 characters; give 1 to 255"),
+    ("name", "n" * 256, InvalidJob, f"name is '{'n' * 76}... of 256 characters; give 1 to 255"),
+    ("name", 5, InvalidJobType, "name is 5; give text"),
+    ("name", "a\x00", InvalidJob, "name is 'a\\x00', with a character that cannot be stored; take it out"),
+    ("backoff", 5, InvalidJobType, "backoff is 5; give Backoff(base=..., factor=..., cap=...)"),
+    ("backoff", (1, 2, 3), InvalidJobType, "backoff is (1, 2, 3); give Backoff(base=..., factor=..., cap=...)"),
+    ("retry_on", 5, InvalidJobType, "retry_on and fail_on take exception classes, and 5 is none"),
+    ("retry_on", (OSError, "x"), InvalidJobType, "retry_on and fail_on take exception classes, and 'x' is none"),
+    ("fail_on", [OSError()], InvalidJobType, "retry_on and fail_on take exception classes, and <OSError> is none"),
+    ("fail_on", int, InvalidJobType, "retry_on and fail_on take exception classes, and <class 'int'> is none"),
+    *((name, None, InvalidJobType, f"@job({name}=None): leave the option out, or give it a value") for name in
+      ("queue", "priority", "fail_on")),
+]
+
+
+def ids(cases: list[tuple[str, Any, type[JobsError], str]]) -> list[str]:
+    return [f"{name}-{index}" for index, (name, *_) in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("name", "value", "error", "said"), BOTH + ONLY_USING, ids=ids(BOTH + ONLY_USING))
+def test_using_refuses_a_value_that_makes_no_sense(name: str, value: Any, error: type[JobsError], said: str) -> None:
+    with pytest.raises(error) as caught:
+        nothing.using(**{name: value})
+    assert str(caught.value) == f"{said}."
+
+
+@pytest.mark.parametrize(("name", "value", "error", "said"), BOTH + ONLY_JOB, ids=ids(BOTH + ONLY_JOB))
+def test_job_refuses_a_value_that_makes_no_sense(name: str, value: Any, error: type[JobsError], said: str) -> None:
+    with pytest.raises(error) as caught:
+        job(**{name: value})
+    assert str(caught.value) == f"{said}."
+
+
+def test_errors_are_also_the_errors_that_python_raises_for_such_values() -> None:
+    assert issubclass(InvalidJob, ValueError)
+    assert issubclass(InvalidJobType, TypeError)
+
+
+def test_an_unknown_option_is_named_with_the_known_ones() -> None:
+    with pytest.raises(InvalidJobType) as caught:
+        nothing.using(queeu="mail")  # type: ignore[call-arg]
+    assert str(caught.value) == (
+        "using() has no option 'queeu'; it has delay, idempotency_key, max_attempts, priority, queue, run_at, timeout."
+    )
+    with pytest.raises(InvalidJobType) as caught:
+        job(default_timeout=True)(plain)  # type: ignore[call-overload]
+    assert str(caught.value) == (
+        "@job has no option 'default_timeout'; it has backoff, fail_on, max_attempts, name, priority, queue, retry_on, "
+        "takes_context, timeout."
+    )
+
+
+def test_options_are_given_by_keyword() -> None:
+    with pytest.raises(InvalidJobType, match=r"^@job takes its options by keyword: @job\(queue='mail'\)\.$"):
+        job(plain, queue="mail")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_run_at_and_delay_exclude_each_other(together: bool) -> None:
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    with pytest.raises(InvalidJob) as caught:
+        if together:
+            nothing.using(run_at=moment, delay=5)
+        else:
+            nothing.using(run_at=moment).using(delay=timedelta(seconds=5))
+    assert str(caught.value) == "using() has both run_at (2030-01-01T00:00:00+00:00) and delay (5 s); give one."
+
+
+# What using() returns.
+
+
+def test_using_returns_a_changed_copy_and_leaves_the_job_as_it_was() -> None:
+    moment = datetime(2030, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    first = nothing.using(queue="mail", priority=5, run_at=moment, idempotency_key="k")
+    second = first.using(run_at=None, delay=timedelta(minutes=5), max_attempts=3, timeout=None)
+    assert nothing._using == Enqueue()
+    assert first._using == Enqueue(
+        queue="mail", priority=5, run_at=datetime(2030, 1, 1, 10, tzinfo=UTC), idempotency_key="k", timeout=UNSET
+    )
+    assert second._using == Enqueue(
+        queue="mail", priority=5, delay=300.0, idempotency_key="k", max_attempts=3, timeout=None
+    )
+    assert first.job_type is second.job_type is nothing.job_type
+
+
+def test_what_using_returns_is_still_called_as_a_function() -> None:
+    assert nothing.using(delay=5)(7) == 7
+
+
+def test_a_naive_run_at_is_local_time_where_the_project_has_no_time_zones() -> None:
+    with override_settings(USE_TZ=False, TIME_ZONE="Europe/Berlin"):
+        found = nothing.using(run_at=datetime(2030, 1, 1, 12))._using.run_at
+    assert found == datetime(2030, 1, 1, 11, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("priority", -100),
+        ("priority", 100),
+        ("max_attempts", 1),
+        ("timeout", 0.001),
+        ("delay", 0),
+        ("delay", 315_360_000),
+        ("queue", "q" * 100),
+        ("queue", "größe-日本.a:b/c"),
+        ("idempotency_key", "k" * 255),
+        ("idempotency_key", " "),
+        ("idempotency_key", "jobs:1"),
+    ],
+)
+def test_values_at_the_limits_are_taken(name: str, value: Any) -> None:
+    assert getattr(nothing.using(**{name: value})._using, name) == value
