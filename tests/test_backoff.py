@@ -64,7 +64,9 @@ def test_eight_attempts_by_default_last_about_seven_minutes() -> None:
 
 
 @pytest.mark.parametrize("name", ["base", "factor", "cap"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, True, "2", None, 10**400, pytest.param(10**5000, id="digits")])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), -1, True, "2", None, 10**400, pytest.param(10**5000, id="digits")]
+)
 def test_a_number_that_makes_no_sense_is_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidJob, match=rf"^Backoff\({name}=.*\): give a number from [01] to 315,360,000\.$"):
         Backoff(**{name: value})

@@ -114,6 +114,15 @@ class Expired(NamedTuple):
     seconds: float
 
 
+# The cause by which a run ended that may live on and come back with an outcome.
+LEASE_RAN_OUT = "lease ran out"
+
+
+def ended(token: int, status: str, last_run: int | None, last_cause: str | None) -> bool:
+    """Tell by its job's row, which has still the run's token, whether a run ended otherwise than by its lease."""
+    return status != "running" and (last_run, last_cause) != (token, LEASE_RAN_OUT)
+
+
 def milliseconds(seconds: float) -> int:
     """Return a duration as both databases take it: whole, not 0, which would mean none, and within their limits."""
     return min(max(1, round(seconds * 1000)), 2**31 - 1)
@@ -173,7 +182,7 @@ class Engine(ABC):
 
     @abstractmethod
     def ended_by(self, runs: Sequence[Run]) -> set[int]:
-        """Return the ids of those runs whose job is no longer running but has still their token."""
+        """Return the ids of those runs whose end is in their job's row, unless it was that their lease ran out."""
 
     @abstractmethod
     def extend(self, runs: Sequence[Run], lease: float) -> set[int]:

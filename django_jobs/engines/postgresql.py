@@ -21,6 +21,7 @@ from django_jobs.engines.base import (
     NewJob,
     Run,
     Settlement,
+    ended,
     milliseconds,
 )
 from django_jobs.engines.sql import statement
@@ -52,7 +53,10 @@ class PostgreSQLEngine(Engine):
             cursor.execute(
                 "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
                 f"SET statement_timeout = {limit}; SET lock_timeout = {limit}; "
-                f"SET idle_in_transaction_session_timeout = {limit}"
+                f"SET idle_in_transaction_session_timeout = {limit}; "
+                # Without statistics, or old ones, claim_parked would gather and sort all that is parked: measured with
+                # 200,000 parked jobs, 200,020 rows read for a claim of 20, and 40 with this.
+                "SET enable_bitmapscan = off"
             )
         self._prepared.raw = raw
 
@@ -141,14 +145,16 @@ class PostgreSQLEngine(Engine):
 
     def ended_by(self, runs: Sequence[Run]) -> set[int]:
         with self.connection.cursor() as cursor:
-            # FOR SHARE: an end whose COMMIT is still under way is waited for, not missed.
+            # FOR SHARE, and the status looked at afterwards: an end whose COMMIT is under way is waited for, not missed.
             cursor.execute(
-                "SELECT job.id FROM django_jobs_job job "
+                "SELECT job.id, job.token, job.status, (job.history -> -1 ->> 'run')::bigint, "
+                "job.history -> -1 ->> 'cause' FROM django_jobs_job job "
                 "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token) USING (id) "
-                "WHERE job.token = given.token AND job.status <> 'running' ORDER BY job.id FOR SHARE OF job",
+                # Named once more: as a join alone the planner may read the whole table.
+                "WHERE job.id = ANY (%(ids)s::bigint[]) AND job.token = given.token ORDER BY job.id FOR SHARE OF job",
                 {"ids": [run.id for run in runs], "tokens": [run.token for run in runs]},
             )
-            return {row[0] for row in cursor.fetchall()}
+            return {job_id for job_id, *found in cursor.fetchall() if ended(*found)}
 
     def extend(self, runs: Sequence[Run], lease: float) -> set[int]:
         fences = _fences(sorted(runs))
@@ -162,7 +168,8 @@ class PostgreSQLEngine(Engine):
                 "SELECT job.id FROM django_jobs_job job "
                 "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[]) "
                 "AS given(id, token, locked_by) USING (id) "
-                "WHERE job.status = 'running' AND job.token = given.token AND job.locked_by = given.locked_by",
+                "WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status = 'running' AND job.token = given.token "
+                "AND job.locked_by = given.locked_by",
                 _fences(runs),
             )
             return {row[0] for row in cursor.fetchall()}

@@ -24,6 +24,7 @@ from django_jobs.engines.base import (
     NewJob,
     Run,
     Settlement,
+    ended,
     milliseconds,
 )
 from django_jobs.exceptions import EnqueueTimeout
@@ -32,6 +33,7 @@ from django_jobs.models import Job
 # The database's clock here is the host's: one host, one file. Six digits, as Django stores them: times compare as text.
 NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
 LATER = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', printf('%%+.3f seconds', {}))"
+UNLESS_TAKEN = "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 HISTORY_LIMIT = 10
 _CLAIMED = "id, token, type, payload, attempts, max_attempts, idempotency_key, timeout, slot"
 
@@ -71,9 +73,7 @@ class SQLiteEngine(Engine):
         seconds = conf().enqueue_timeout
         try:
             with self._busy_timeout(seconds):
-                found = self._inserted(
-                    new, "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
-                )
+                found = self._inserted(new, UNLESS_TAKEN)
         except OperationalError as error:
             # Not SQLITE_BUSY_SNAPSHOT: a transaction that has read an older state gets it at once, without waiting.
             if getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_BUSY":
@@ -178,10 +178,12 @@ class SQLiteEngine(Engine):
             return {
                 run.id
                 for run in runs
-                if cursor.execute(
-                    "SELECT 1 FROM django_jobs_job WHERE id = %s AND token = %s AND status <> 'running'",
+                for found in cursor.execute(
+                    "SELECT token, status, json_extract(history, '$[#-1].run'), json_extract(history, '$[#-1].cause') "
+                    "FROM django_jobs_job WHERE id = %s AND token = %s",
                     [run.id, run.token],
-                ).fetchone()
+                ).fetchall()
+                if ended(*found)
             }
 
     def extend(self, runs: Sequence[Run], lease: float) -> set[int]:
@@ -247,7 +249,7 @@ def _served(queues: tuple[str, ...] | None) -> tuple[str, list[str]]:
 
 def _one_of(column: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
     # As one JSON text: SQLite limits how many parameters a statement may have.
-    return f"{column} IN (SELECT value FROM json_each(%s))", [json.dumps(list(values))]
+    return f"{column} IN (SELECT value FROM json_each(%s))", [json.dumps(values)]
 
 
 def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
@@ -261,10 +263,9 @@ def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
     return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], _read(row[8])]) for row in rows]
 
 
-def _read(stored: str | None) -> datetime | None:
-    if stored is None:
-        return None
-    return datetime.fromisoformat(stored).replace(tzinfo=timezone.get_fixed_timezone(0))
+def _read(stored: datetime | None) -> datetime | None:
+    # Django's converter for the column has made it a datetime, without its time zone.
+    return None if stored is None else stored.replace(tzinfo=timezone.get_fixed_timezone(0))
 
 
 def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], max_uncounted: int) -> str:
@@ -273,6 +274,9 @@ def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], 
         died_before = losses > 0 and bool(history) and history[-1]["cause"] == "died"
         if losses + 1 >= max_uncounted or (item.witnessed and died_before):
             status = "dead"
+    error = item.error
+    if item.counts == "loss" and losses + 1 >= max_uncounted:
+        error = f"Lost {losses + 1} times in a row, never seen to end. {error or ''}"
     if item.entry is not None:
         if len(history) >= HISTORY_LIMIT:
             del history[1]
@@ -290,7 +294,7 @@ def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], 
             item.delay or 0.0,
             int(item.counts == "attempt"),
             {"loss": losses + 1, "nothing": losses}.get(item.counts, 0),
-            item.error,
+            error,
             json.dumps(history),
             status,
             item.run.id,

@@ -28,7 +28,9 @@ UPDATE django_jobs_job job
                      ELSE clock_timestamp() + decided.delay * interval '1 second' END,
        attempts = job.attempts + (decided.counts = 'attempt')::int,
        losses = CASE decided.counts WHEN 'loss' THEN job.losses + 1 WHEN 'nothing' THEN job.losses ELSE 0 END,
-       last_error = COALESCE(decided.error, job.last_error),
+       last_error = CASE WHEN decided.counts = 'loss' AND job.losses + 1 >= %(max_uncounted)s
+                         THEN format('Lost %%s times in a row, never seen to end. %%s', job.losses + 1, decided.error)
+                         ELSE COALESCE(decided.error, job.last_error) END,
        history = CASE WHEN decided.entry IS NULL THEN job.history
                       ELSE (CASE WHEN jsonb_array_length(job.history) >= 10 THEN job.history - 1 ELSE job.history END)
                            || jsonb_build_array(decided.entry::jsonb || jsonb_build_object('at',

@@ -1,0 +1,131 @@
+"""What PostgreSQL does for each hot statement when nearly all rows are finished: no statement reads the table."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import connections, transaction
+
+from django_jobs.engines.base import Done, Run
+from tests.engines.common import TYPES, beside_others, on_postgresql, order, settled
+from tests.threads import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from django_jobs.engines.base import Engine
+    from tests.threads import Session
+
+pytestmark = [on_postgresql, beside_others]
+
+FILL = """
+INSERT INTO django_jobs_job (type, queue, priority, payload, status, parked, run_at, finished_at, token, locked_by,
+                             locked_until, idempotency_key)
+SELECT 'tests.app.jobs.nothing', 'q' || n %% 3, n %% 5, '{{"args": [], "kwargs": {{}}}}', kind.status, kind.parked,
+       statement_timestamp() + (n - kind.past) * interval '1 second',
+       CASE WHEN kind.status IN ('done', 'dead') THEN statement_timestamp() END, 1,
+       CASE WHEN kind.status = 'running' THEN 'w' || n %% 7 || ':' || n END,
+       CASE WHEN kind.status = 'running' THEN statement_timestamp() + (n %% 2 - 0.5) * interval '1 hour' END,
+       CASE WHEN n %% 10 = 0 THEN kind.status || n || coalesce(kind.parked, '') END
+  FROM (VALUES {}) kind (status, parked, total, past), generate_series(1, kind.total) n
+"""
+# How many of each kind, and how many of those are due.
+FINISHED = FILL.format("('done', NULL, 100000, 100000), ('dead', NULL, 2000, 2000)")
+UNFINISHED = FILL.format("('ready', NULL, 10000, 6000), ('ready', 'type', 5000, 4000), ('running', NULL, 500, 500)")
+RUNNING = "SELECT id, token, locked_by FROM django_jobs_job WHERE status = 'running' ORDER BY run_at LIMIT 100"
+
+
+def plans(engine: Engine, call: Callable[[], Any]) -> list[dict[str, Any]]:
+    """Return every node of the plan of every statement of `call`, each run under EXPLAIN ANALYZE and undone."""
+    nodes: list[dict[str, Any]] = []
+
+    def explain(execute: Any, statement: str, parameters: Any, many: bool, context: Any) -> Any:
+        cursor = context["cursor"].cursor
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+        (found,) = cursor.fetchone()
+        (plan,) = json.loads(found) if isinstance(found, str) else found
+        nodes.extend(_nodes(plan["Plan"]))
+        return execute(_NOTHING, None, many, context)
+
+    with transaction.atomic(using=engine.alias):
+        with connections[engine.alias].execute_wrapper(explain), suppress(IndexError, TypeError):
+            call()  # which is given no rows, and may ask for one
+        transaction.set_rollback(True, using=engine.alias)
+    assert nodes, "no statement was sent"
+    return nodes
+
+
+_NOTHING = "SELECT 1 WHERE false"
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from _nodes(inner)
+
+
+def read(nodes: list[dict[str, Any]]) -> int:
+    """Return how many rows of the table were read, those thrown away included."""
+    return sum(
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0))
+        * node["Actual Loops"]
+        for node in nodes
+        if node.get("Relation Name") == "django_jobs_job" and "Scan" in node["Node Type"]
+    )
+
+
+def indexes(nodes: list[dict[str, Any]]) -> set[str]:
+    return {node["Index Name"] for node in nodes if "Index Name" in node}
+
+
+HOT: dict[str, tuple[Callable[[Engine, list[Run]], Any], set[str], int]] = {
+    "claim": (lambda engine, runs: engine.claim(order(20)), {"django_jobs_claim"}, 80),
+    "claim of one": (lambda engine, runs: engine.claim(order(1)), {"django_jobs_claim"}, 40),
+    "claim of a queue": (lambda engine, runs: engine.claim(order(20, queues=("q1",))), {"django_jobs_claim"}, 80),
+    "claim of unknown types": (lambda engine, runs: engine.claim(order(20, types=())), {"django_jobs_claim"}, 80),
+    "claim_parked": (lambda engine, runs: engine.claim_parked(order(20)), {"django_jobs_parked"}, 80),
+    "look": (lambda engine, runs: engine.look(None, TYPES), {"django_jobs_claim", "django_jobs_parked"}, 40),
+    "look for unknown types": (lambda engine, runs: engine.look(None, ("none",)), {"django_jobs_claim"}, 40),
+    "complete": (lambda engine, runs: engine.complete([Done(run, None) for run in runs]), set(), 2_200),
+    "settle": (lambda engine, runs: engine.settle([settled(run) for run in runs], 10), set(), 2_200),
+    "extend": (lambda engine, runs: engine.extend(runs, 30), set(), 2_200),
+    "progress": (lambda engine, runs: engine.store_progress([(run, "{}") for run in runs]), set(), 2_200),
+    "ended_by": (lambda engine, runs: engine.ended_by(runs), set(), 2_200),
+    "expired": (lambda engine, runs: engine.expired(500), {"django_jobs_running"}, 700),
+    "expired_exist": (lambda engine, runs: engine.expired_exist(), {"django_jobs_running"}, 600),
+    "held_by": (lambda engine, runs: engine.held_by("w3"), {"django_jobs_running"}, 200),
+    "holder": (lambda engine, runs: engine.holder("done10"), {"django_jobs_key"}, 5),
+}
+
+
+@pytest.fixture
+def worker(engine: Engine) -> Iterator[Session]:
+    """Return a session as workers have it, in a transaction that is undone: on a table of which nothing is known."""
+    with session(engine.alias) as found:
+        found.do(lambda: engine.prepare(30))
+        found.begin()
+        found.sql("TRUNCATE django_jobs_job")
+        yield found
+
+
+@pytest.mark.parametrize("statistics", ["fresh", "of an empty table", "of finished jobs only", "none"])
+def test_no_hot_statement_reads_the_table_or_the_backlog(engine: Engine, worker: Session, statistics: str) -> None:
+    if statistics == "of an empty table":
+        worker.sql("ANALYZE django_jobs_job")
+    worker.sql(FINISHED)
+    if statistics == "of finished jobs only":
+        worker.sql("ANALYZE django_jobs_job")
+    worker.sql(UNFINISHED)
+    if statistics == "fresh":
+        worker.sql("ANALYZE django_jobs_job")
+    runs = [Run(*found) for found in worker.sql(RUNNING)]
+    for name, (call, expected, most) in HOT.items():
+        nodes = worker.do(partial(plans, engine, partial(call, engine, runs)))
+        kinds = {node["Node Type"] for node in nodes if node.get("Relation Name") == "django_jobs_job"}
+        assert "Seq Scan" not in kinds, name
+        assert expected <= indexes(nodes), name
+        assert 0 < read(nodes) <= most, name

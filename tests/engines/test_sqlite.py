@@ -1,0 +1,95 @@
+"""What is SQLite's own: one writer at a time, and transactions that must take its lock when they begin."""
+
+from __future__ import annotations
+
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import connections
+
+from django_jobs.engines.base import Done, Run
+from tests.engines.common import alone, beside_others, claim, enqueue, ids, on_sqlite, running, settled
+from tests.threads import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+
+    from django_jobs.engines.base import Engine
+    from tests.threads import Session
+
+pytestmark = on_sqlite
+# How long a writer is given to get in between: it is blocked, or was there at once.
+MOMENT = 0.2
+
+
+@pytest.fixture
+def deferring(engine: Engine) -> Iterator[Session]:
+    """Return a session whose transactions begin without a lock, as those of a project without the option do."""
+    with session(engine.alias) as found:
+        found.do(lambda: connections[engine.alias].ensure_connection())
+        found.do(lambda: setattr(connections[engine.alias], "transaction_mode", None))
+        yield found
+
+
+@beside_others
+def test_a_prepared_connection_takes_the_write_lock_when_a_transaction_begins(
+    engine: Engine, deferring: Session
+) -> None:
+    deferring.do(lambda: engine.prepare(1))
+    deferring.begin()
+    deferring.sql("SELECT count(*) FROM django_jobs_job")
+    with session(engine.alias) as other:
+        late = other.start(lambda: ids(enqueue(1)))
+        wait([late], MOMENT)
+        deferring.sql("UPDATE django_jobs_job SET losses = 0")
+        deferring.commit()
+        assert len(late.result(10)) == 1
+
+
+WRITES: dict[str, Callable[[Engine, Run], Any]] = {
+    "claim": lambda engine, run: claim(engine),
+    "complete": lambda engine, run: engine.complete([Done(run, None)]),
+    "settle": lambda engine, run: engine.settle([settled(run)], 10),
+    "extend": lambda engine, run: engine.extend([run], 30),
+    "store_progress": lambda engine, run: engine.store_progress([(run, "{}")]),
+}
+
+
+@beside_others
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_of_the_engine_holds_the_write_lock_from_its_first_statement_to_its_last(
+    engine: Engine, deferring: Session, name: str
+) -> None:
+    (run,) = running(engine)
+    enqueue(1)
+    with session(engine.alias) as other:
+        late: list[Future[list[int]]] = []
+
+        def let_another_write(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            result = execute(sql, params, many, context)
+            if sql.startswith(("SELECT", "UPDATE")) and not late:
+                late.append(other.start(lambda: ids(enqueue(1))))
+                wait(late, MOMENT)
+                assert not late[0].done()
+            return result
+
+        def write() -> None:
+            with connections[engine.alias].execute_wrapper(let_another_write):
+                WRITES[name](engine, run)
+            assert connections[engine.alias].transaction_mode is None  # type: ignore[attr-defined]
+
+        deferring.do(write)
+        assert len(late[0].result(10)) == 1
+
+
+@alone
+def test_every_running_job_is_given_back_at_a_start_whatever_its_lease(engine: Engine) -> None:
+    runs = running(engine, 3, lease=3600)
+    enqueue(1)
+    found = engine.expired(2)
+    assert [(item.run, item.type) for item in found] == [(run, "tests.app.jobs.nothing") for run in runs[:2]]
+    assert all(0 <= item.seconds < 5 for item in found)
+    assert not engine.expired_exist()
+    assert not engine.reaps_by_lease

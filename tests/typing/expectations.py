@@ -1,0 +1,137 @@
+"""What type checkers say of jobs. Checked by mypy, never run: an ignore that is not needed is an error too."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, job
+from django_jobs.models import Job
+
+
+@job
+def bare(number: int, text: str = "", *, flag: bool = False) -> str:
+    return text * number
+
+
+@job()
+def with_parentheses(number: int) -> int:
+    return number
+
+
+@job(
+    name="shop.receipt",
+    queue="mail",
+    priority=5,
+    max_attempts=5,
+    backoff=Backoff(base=2),
+    retry_on=(OSError,),
+    fail_on=[ValueError, TypeError],
+    timeout=timedelta(minutes=1),
+)
+def with_options(number: int, *rest: str) -> list[str]:
+    return list(rest)
+
+
+@job(takes_context=True, timeout=None)
+def with_context(context: Context, order_id: int, *, note: str = "") -> str | Snooze:
+    assert_type(context.attempt, int)
+    assert_type(context.should_stop, bool)
+    assert_type(context.slot, datetime | None)
+    return note
+
+
+@job(takes_context=False)
+def with_outcome(number: int) -> Retry | Fail | Cancel | None:
+    return None
+
+
+def calls() -> None:
+    """A job is called as the function that it is."""
+    assert_type(bare(1), str)
+    assert_type(bare(1, "a", flag=True), str)
+    assert_type(with_parentheses(1), int)
+    assert_type(with_options(1, "a", "b"), list[str])
+    assert_type(with_outcome(1), Retry | Fail | Cancel | None)
+    assert_type(bare.name, str)
+    bare("1")  # type: ignore[arg-type]
+    bare()  # type: ignore[call-arg]
+
+
+def calls_with_context(context: Context) -> None:
+    """Who takes the context is called with it and enqueued without it."""
+    assert_type(with_context(context, 1, note="a"), str | Snooze)
+    with_context(1)  # type: ignore[call-arg, arg-type]
+    assert_type(with_context.enqueue(1, note="a"), Job)
+    with_context.enqueue(context, 1)  # type: ignore[call-arg, arg-type]
+
+
+def enqueues() -> None:
+    """An enqueue is checked against the function's own signature."""
+    assert_type(bare.enqueue(1), Job)
+    assert_type(bare.enqueue(1, "a", flag=True), Job)
+    assert_type(with_options.enqueue(1, "a", "b"), Job)
+    assert_type(with_parentheses.enqueue(number=1), Job)
+    bare.enqueue("1")  # type: ignore[arg-type]
+    bare.enqueue(1, flag=2)  # type: ignore[arg-type]
+    bare.enqueue()  # type: ignore[call-arg]
+    bare.enqueue(1, "a", True)  # type: ignore[call-arg]
+    bare.enqueue(1, color="red")  # type: ignore[call-arg]
+    with_options.enqueue(1, 2)  # type: ignore[arg-type]
+
+
+async def enqueues_from_async_code() -> None:
+    assert_type(await bare.aenqueue(1), Job)
+    assert_type(await with_context.using(delay=5).aenqueue(1), Job)
+    await bare.aenqueue("1")  # type: ignore[arg-type]
+
+
+def options() -> None:
+    """What `using` returns is checked as the job itself; its options have names and types."""
+    changed = bare.using(
+        queue="mail",
+        priority=8,
+        run_at=datetime.now(UTC),
+        delay=timedelta(minutes=5),
+        idempotency_key="k",
+        max_attempts=3,
+        timeout=None,
+    )
+    assert_type(changed.enqueue(1), Job)
+    assert_type(changed(1), str)
+    assert_type(changed.using(delay=0.5).enqueue(1, flag=True), Job)
+    changed.enqueue("1")  # type: ignore[arg-type]
+    bare.using(queue=5)  # type: ignore[arg-type]
+    bare.using(run_at="2030-01-01")  # type: ignore[arg-type]
+    bare.using(delay="5")  # type: ignore[arg-type]
+    bare.using(priority=None)  # type: ignore[arg-type]
+    bare.using(colour="red")  # type: ignore[call-arg]
+
+
+def decorations() -> None:
+    """Options of `@job` have names and types; a context is asked for by those who have a place for it."""
+
+    def plain(number: int) -> int:
+        return number
+
+    job(queue=5)(plain)  # type: ignore[call-overload]
+    job(colour="red")(plain)  # type: ignore[call-overload]
+    job(timeout="5")(plain)  # type: ignore[call-overload]
+    job(retry_on=[5])(plain)  # type: ignore[list-item]
+    job(takes_context=True)(plain)  # type: ignore[arg-type]
+
+
+def outcomes() -> None:
+    Retry(5), Retry(timedelta(minutes=5), "reason"), Retry(), Snooze(5.5), Fail("reason"), Cancel()
+    Snooze()  # type: ignore[call-arg]
+    Retry("5")  # type: ignore[arg-type]
+    Backoff(2, 3, 300)  # type: ignore[call-arg]
+
+
+def rows(stored: Job) -> None:
+    assert_type(stored.args, list[Any])
+    assert_type(stored.kwargs, dict[str, Any])
+    assert_type(stored.explain(), str)
+    assert_type(stored.refresh(), Job)
+    assert_type(stored.priority, int)
+    assert_type(stored.idempotency_key, str | None)
