@@ -109,3 +109,11 @@ def types_parked(number: int) -> None:
 
 def loop_failed(name: str) -> None:
     logger.exception("%s failed; it goes on", name)
+
+
+def unsupervised(pid: int, seconds: float) -> None:
+    logger.warning("Worker process %d claims nothing: its supervisor has not extended leases for %.0f s", pid, seconds)
+
+
+def connection_broke(process: str, error: BaseException) -> None:
+    logger.warning("%s: the connection broke and is made anew: %s", process, str(error).strip().replace("\n", " "))

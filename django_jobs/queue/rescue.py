@@ -1,52 +1,67 @@
-"""Taking back jobs whose run can no longer end by itself."""
+"""Taking back jobs whose run can no longer end by itself.
+
+Nothing here waits for a row that somebody holds: it is left for the next try, and the other jobs go back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from django.db import transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
 from django_jobs import log
-from django_jobs.engines.base import Engine, Run, Settlement, released
-from django_jobs.workers.runner import entry
+from django_jobs.engines.base import LEASE_RAN_OUT, Engine, Run, Settlement, released
+from django_jobs.models import Job
+from django_jobs.queue.history import entry
 
 BATCH = 500
 
 
-def lose(engine: Engine, runs: Sequence[tuple[Run, float]], how: str, worker: str, max_uncounted: int) -> None:
-    """Charge a loss to the runs that a process died in; a second such death in a row ends the job as dead."""
-    error = f"The worker process died: {how}."
+def lose(
+    engine: Engine,
+    runs: Sequence[tuple[Run, float]],
+    *,
+    cause: str,
+    error: str,
+    worker: str,
+    witnessed: bool,
+    max_uncounted: int,
+) -> bool:
+    """Charge a loss to runs, each given with its seconds; a second witnessed death in a row ends a job as dead.
+
+    Returns whether all could be taken back, as the functions below do.
+    """
     settlements = [
         Settlement(
             run=run,
             status="ready",
             counts="loss",
-            cause="died",
-            witnessed=True,
+            cause=cause,
+            witnessed=witnessed,
             error=error,
-            entry=entry(run.token, "died", error, worker, seconds),
+            entry=entry(run.token, cause, error, worker, seconds),
         )
         for run, seconds in runs
     ]
-    _settle_losses(engine, settlements, max_uncounted)
+    return _settle_unlocked(engine, settlements, max_uncounted)
 
 
-def cut(engine: Engine, runs: Sequence[tuple[Run, float]], why: str, worker: str, max_uncounted: int) -> None:
+def cut(engine: Engine, runs: Sequence[tuple[Run, float]], why: str, worker: str, max_uncounted: int) -> bool:
     """Give back runs that we ended ourselves: nothing is charged, and the history says so."""
     settlements = [
         released(run)._replace(cause="stopped", entry=entry(run.token, "stopped", why, worker, seconds))
         for run, seconds in runs
     ]
-    engine.settle(settlements, max_uncounted)
+    return _settle_unlocked(engine, settlements, max_uncounted)
 
 
-def give_back(engine: Engine, runs: Sequence[Run], max_uncounted: int) -> int:
-    """Give back claims that were never started, or whose outcome was not stored; return how many were."""
-    return len(engine.settle([released(run) for run in runs], max_uncounted)) if runs else 0
+def give_back(engine: Engine, runs: Sequence[Run], max_uncounted: int) -> bool:
+    """Give back claims that were never started, or whose outcome was not stored."""
+    return _settle_unlocked(engine, [released(run) for run in runs], max_uncounted)
 
 
 def reap(engine: Engine, max_uncounted: int, why: str = "the lease ran out") -> int:
-    """Take back one batch of jobs whose lease ran out; return how many there were."""
+    """Take back one batch of jobs whose lease ran out; return how many could be."""
     with transaction.atomic(using=engine.alias):
         expired = engine.expired(BATCH)
         settlements = [
@@ -54,20 +69,49 @@ def reap(engine: Engine, max_uncounted: int, why: str = "the lease ran out") -> 
                 run=item.run,
                 status="ready",
                 counts="loss",
-                cause="lease ran out",
+                cause=LEASE_RAN_OUT,
                 error=f"The run was lost: {why}.",
-                entry=entry(item.run.token, "lease ran out", f"{why}", item.run.locked_by, item.seconds),
+                entry=entry(item.run.token, LEASE_RAN_OUT, why, item.run.locked_by, item.seconds),
             )
             for item in expired
         ]
-        _settle_losses(engine, settlements, max_uncounted)
-    return len(expired)
+        return len(_settle(engine, settlements, max_uncounted))
 
 
-def _settle_losses(engine: Engine, settlements: list[Settlement], max_uncounted: int) -> None:
+def locked(engine: Engine, ids: Collection[int]) -> set[int]:
+    """Return those jobs whose rows somebody holds."""
+    if not ids:
+        return set()
+    with transaction.atomic(using=engine.alias):
+        jobs = Job.objects.using(engine.alias).filter(pk__in=ids)
+        free = jobs.order_by("pk").select_for_update(skip_locked=True).values_list("pk", flat=True)
+        return set(jobs.values_list("pk", flat=True)) - set(free)
+
+
+def _settle_unlocked(engine: Engine, settlements: Sequence[Settlement], max_uncounted: int) -> bool:
+    held = locked(engine, [item.run.id for item in settlements])
+    _settle(engine, [item for item in settlements if item.run.id not in held], max_uncounted)
+    return not held
+
+
+def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:
+    """Settle all at once or, when one cannot be stored, each by itself; return each job's status."""
     if not settlements:
-        return
-    statuses = engine.settle(settlements, max_uncounted)
+        return {}
+    try:
+        with transaction.atomic(using=engine.alias):
+            statuses = engine.settle(settlements, max_uncounted)
+    except (OperationalError, InterfaceError):
+        raise
+    except DatabaseError:
+        if len(settlements) == 1:
+            log.loop_failed(f"Taking back job {settlements[0].run.id}")
+            return {}
+        statuses = {}
+        for item in settlements:
+            statuses |= _settle(engine, [item], max_uncounted)
+        return statuses
     for item in settlements:
-        if item.run.id in statuses:
+        if item.run.id in statuses and item.counts == "loss":
             log.job_lost(item.run.id, statuses[item.run.id], item.cause, item.error or "")
+    return statuses

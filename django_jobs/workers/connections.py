@@ -1,10 +1,18 @@
-"""What the connections of worker processes have that those of the site need not have."""
+"""What the database connections of worker processes have that those of the site need not have."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+SQLITE_WAIT = 30.0
+# The project's OPTIONS, kept because a template forked later starts from what this process changed.
+_given: dict[str, dict[str, Any]] = {}
+_latest = threading.local()
 
 
 def configure_connections(role: str, lease: float) -> None:
@@ -14,16 +22,18 @@ def configure_connections(role: str, lease: float) -> None:
     the role. What the project's OPTIONS say wins. A pool is left out: threads here keep one connection each.
     """
     connections.close_all()
+    connection_created.connect(_remember, dispatch_uid="django_jobs")
     for alias in connections:
         settings = connections.settings[alias]
-        settings["CONN_MAX_AGE"] = None
-        options: dict[str, Any] = dict(settings.get("OPTIONS") or {})
-        if settings["ENGINE"].endswith(("postgresql", "postgis")):
+        options = dict(_given.setdefault(alias, dict(settings.get("OPTIONS") or {})))
+        vendor = connections[alias].vendor
+        if vendor == "postgresql":
             options.pop("pool", None)
             options = {**_postgresql(role, lease), **options}
-        elif settings["ENGINE"].endswith("sqlite3"):
-            options = {"timeout": 30, **options}
+        elif vendor == "sqlite":
+            options = {"timeout": SQLITE_WAIT, **options}
         settings["OPTIONS"] = options
+        settings["CONN_MAX_AGE"] = None
 
 
 def _postgresql(role: str, lease: float) -> dict[str, Any]:
@@ -37,3 +47,54 @@ def _postgresql(role: str, lease: float) -> dict[str, Any]:
         "keepalives_count": 3,
         "tcp_user_timeout": int(third * 1000),
     }
+
+
+def longest_wait(alias: str, lease: float) -> float:
+    """Return the seconds that one of our own statements may take before it is given up."""
+    if connections[alias].vendor == "sqlite":
+        return float(connections.settings[alias]["OPTIONS"].get("timeout", SQLITE_WAIT))
+    return lease / 3
+
+
+def _remember(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    setattr(_latest, connection.alias, connection.connection)
+
+
+def broke(alias: str) -> bool:
+    """Tell whether this thread's latest connection to a database ended without anybody here closing it.
+
+    Django's wrapper forgets a connection that breaks inside `atomic()`; the driver's own object still knows.
+    """
+    return bool(getattr(getattr(_latest, alias, None), "broken", False))
+
+
+def forget_broken(alias: str) -> None:
+    if broke(alias):
+        setattr(_latest, alias, None)
+
+
+def discard_open_transactions() -> list[str]:
+    """Throw away every connection of this thread that was left in a transaction; return their aliases."""
+    found = []
+    for connection in connections.all(initialized_only=True):
+        raw: Any = connection.connection
+        if raw is None or not (connection.in_atomic_block or not connection.autocommit or _in_transaction(connection)):
+            continue
+        # Django's wrapper refuses to close inside an atomic block: both are thrown away.
+        try:
+            raw.close()
+        except Exception:
+            pass
+        del connections[connection.alias]
+        found.append(connection.alias)
+    return found
+
+
+def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Ask the driver, not Django: a raw BEGIN leaves Django's flags as they were."""
+    raw: Any = connection.connection
+    if connection.vendor == "postgresql":
+        return int(raw.pgconn.transaction_status) in (1, 2, 3)  # active, in a transaction, in a failed one
+    if connection.vendor == "sqlite":
+        return bool(raw.in_transaction)
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from django.db import DatabaseError, InterfaceError, connections
 from django_jobs import log, payload
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import Claimed, Engine, released
+from django_jobs.engines.base import Claimed, Engine, Settlement, released
+from django_jobs.queue.history import entry
+from django_jobs.workers.ended import Ended
 from django_jobs.workers.pace import Pace
-from django_jobs.workers.runner import Runner
+from django_jobs.workers.runner import LOSS_PAUSE, Runner
 from django_jobs.workers.seats import Region, State
-from django_jobs.workers.writer import Ended, Writer
+from django_jobs.workers.writer import Writer
 
 # A claim older than this is asked for again before it is started: the supervisor gives back those twice as old.
 STALE_SECONDS = 5.0
@@ -31,7 +34,14 @@ class Assigned(NamedTuple):
 
 class Executor:
     def __init__(
-        self, engine: Engine, settings: Conf, region: Region, writer: Writer, pace: Pace, label: str, ring: Callable[[], None]
+        self,
+        engine: Engine,
+        settings: Conf,
+        region: Region,
+        writer: Writer,
+        pace: Pace,
+        label: str,
+        ring: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -40,7 +50,9 @@ class Executor:
         self._pace = pace
         self._label = label
         self._ring = ring
-        self._queue: SimpleQueue[Assigned | None] = SimpleQueue()
+        self._stale = min(STALE_SECONDS, settings.lease / 2)
+        self._pid = os.getpid()
+        self._queue: SimpleQueue[Assigned] = SimpleQueue()
         self._given = 0
         # One counter a thread: none needs a lock.
         self._taken = [0] * settings.threads
@@ -73,9 +85,7 @@ class Executor:
         back = []
         try:
             while True:
-                assigned = self._queue.get_nowait()
-                if assigned is not None:
-                    back.append(assigned)
+                back.append(self._queue.get_nowait())
         except Empty:
             self._given -= len(back)
             return back
@@ -84,28 +94,44 @@ class Executor:
         runner = Runner(self._engine, self._settings, self._label)
         while True:
             assigned = self._queue.get()
-            if assigned is None:
-                return
             try:
-                self._run(runner, assigned)
-            except BaseException:  # nothing of a handler gets here; a thread that ended would be missed for ever
-                log.loop_failed("Running a job")
+                ended = self._run(runner, assigned)
+            except BaseException:
+                # Not the handler's doing, whose errors are values here; without an end the job would be held for ever.
+                log.loop_failed(f"Running job {assigned.claimed.id}")
+                ended = Ended(assigned.seat, assigned.claimed, self._lost(assigned.claimed), 0.0)
+            if os.getpid() != self._pid:
+                os._exit(0)  # a handler forked, and this is the copy of its thread: the end is the original's to tell
+            self._region.mark(assigned.seat, State.RETURNED)
+            self._writer.put(ended)
             self._taken[index] += 1
             if self.in_hand <= self.wake_at:
                 self._ring()
 
-    def _run(self, runner: Runner, assigned: Assigned) -> None:
+    def _run(self, runner: Runner, assigned: Assigned) -> Ended:
         seat, claimed, at = assigned
         started = time.monotonic()
-        if started - at > STALE_SECONDS and not self._renewed(claimed):
-            self._writer.put(Ended(seat, claimed, released(claimed.run), 0.0))
-            return
+        renewed = started - at <= self._stale or self._renewed(claimed)
         self._region.mark(seat, State.RUNNING)
-        ended = runner.run(claimed, self._context(seat, claimed, started))
-        self._region.mark(seat, State.RETURNED)
+        # In this order: the supervisor asks first and looks at the seat then, so that it or we see the other.
+        if not renewed or self._region.run_stopped(seat, claimed.id, claimed.token):
+            return Ended(seat, claimed, released(claimed.run), 0.0)
+        outcome = runner.run(claimed, self._context(seat, claimed, started))
         seconds = time.monotonic() - started
         self._pace.record(claimed.type, seconds)
-        self._writer.put(Ended(seat, claimed, ended, seconds))
+        return Ended(seat, claimed, outcome, seconds)
+
+    def _lost(self, claimed: Claimed) -> Settlement:
+        cause, error = "worker failed", "The worker failed while it ran the job; its log says why."
+        return Settlement(
+            run=claimed.run,
+            status="ready",
+            counts="loss",
+            cause=cause,
+            delay=LOSS_PAUSE,
+            error=error,
+            entry=entry(claimed.token, cause, error, self._label, 0.0),
+        )
 
     def _renewed(self, claimed: Claimed) -> bool:
         try:
@@ -121,7 +147,11 @@ class Executor:
         def stop_asked() -> bool:
             if deadline is not None and time.monotonic() >= deadline:
                 return True
-            return region.stop_asked or region.run_stopped(seat, run.token)
+            return region.stop_asked or region.run_stopped(seat, run.id, run.token)
+
+        def report(progress: dict[str, object]) -> None:
+            note = payload.storable(str(progress["note"]))
+            writer.report(run, payload.dump({**progress, "note": note}))
 
         return Context(
             job_id=claimed.id,
@@ -130,6 +160,5 @@ class Executor:
             idempotency_key=claimed.idempotency_key or f"job:{claimed.id}",
             slot=claimed.slot,
             stop_asked=stop_asked,
-            report=lambda progress: writer.report(run, payload.dump(progress)),
+            report=report,
         )
-

@@ -17,18 +17,22 @@ class Fitness:
 
     def observe(self, database_clock: float, monotonic: float) -> None:
         """Note that the database answered, and the time on both clocks."""
-        if self._since is None or self._last is None or self._jumped(database_clock, monotonic):
+        if self._since is None or self._last is None or self._jumped(self._last, database_clock, monotonic):
             self._since = monotonic
         self._last = (database_clock, monotonic)
 
-    def _jumped(self, database_clock: float, monotonic: float) -> bool:
-        assert self._last is not None
-        moved_there, moved_here = database_clock - self._last[0], monotonic - self._last[1]
-        return moved_here > 2 * self._heartbeat or abs(moved_there - moved_here) > self._heartbeat
+    def _jumped(self, last: tuple[float, float], database_clock: float, monotonic: float) -> bool:
+        moved_there, moved_here = database_clock - last[0], monotonic - last[1]
+        return self._gap(last, monotonic) or abs(moved_there - moved_here) > self._heartbeat
+
+    def _gap(self, last: tuple[float, float], monotonic: float) -> bool:
+        return monotonic - last[1] > 2 * self._heartbeat
 
     def broken(self) -> None:
         """Note that the connection did not work."""
         self._since = self._last = None
 
     def fit(self, monotonic: float) -> bool:
-        return self._since is not None and monotonic - self._since >= self._lease
+        if self._since is None or self._last is None or self._gap(self._last, monotonic):
+            return False
+        return monotonic - self._since >= self._lease

@@ -2,97 +2,99 @@
 
 from __future__ import annotations
 
+import math
 import random
 import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import DatabaseError, InterfaceError, transaction
+from django.db import OperationalError, ProgrammingError
 from django.db.models.functions import Now
-from django.db.utils import ProgrammingError
 
 from django_jobs import log
-from django_jobs.engines.base import Engine, Run
+from django_jobs.engines.base import LEASE_RAN_OUT, Engine, Run
+from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
+from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
 from django_jobs.workers.outage import Outage
-from django_jobs.workers.seats import Seat, SeatMap, State
-from django_jobs.workers.worker import Plan
+from django_jobs.workers.plan import Plan
+from django_jobs.workers.pulse import Pulse
 
-# A claim that its process has not started for so long, because something holds the interpreter, goes back.
-UNSTARTED_SECONDS = 10.0
-CHUNK = 1000
+RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Child:
-    index: int
-    incarnation: str
-    pid: int
+@dataclass(slots=True)
+class _Duty:
+    """Something to be done again and again; it returns the seconds until the next time."""
 
+    name: str
+    do: Callable[[], float]
+    due: float = 0.0
+    # By another thread, which then wakes this one.
+    asked: bool = False
 
-@dataclass(slots=True, kw_only=True)
-class Fallen:
-    """A child that is gone, and what it had in its seats. `how` is None when we ended it ourselves, for `why`."""
-
-    child: Child
-    seats: list[Seat]
-    how: str | None
-    why: str = ""
-    handled: bool = False
-    # Claims may still commit after their sender died: looked for until then, on the monotonic clock.
-    watch_until: float = 0.0
-    ended_at: float = field(default_factory=time.monotonic)
+    @property
+    def is_due(self) -> bool:
+        return self.asked or time.monotonic() >= self.due
 
 
 class Heart:
-    def __init__(self, engine: Engine, plan: Plan, seats: SeatMap, living: Callable[[], list[Child]]) -> None:
+    def __init__(self, engine: Engine, plan: Plan, pulse: Pulse, rescuer: Rescuer) -> None:
         self._engine = engine
         self._plan = plan
-        self._seats = seats
-        self._living = living
+        self._settings = plan.settings
+        self._pulse = pulse
+        self._rescuer = rescuer
         self._outage = Outage("supervisor")
         self._fitness = Fitness(plan.settings.lease, plan.settings.heartbeat)
-        self._fallen: list[Fallen] = []
-        self._lock = threading.Lock()
+        self._beating = _Duty("Sending heartbeats", self._beat)
+        self._rescuing = _Duty("Taking back the jobs of dead worker processes", self._rescue)
+        self._looking = _Duty("Looking for due jobs", self._look, math.inf)
+        # The heartbeat first: nothing that may take long or fail comes before it.
+        self._duties = [self._beating, self._rescuing, _Duty("Taking back lost jobs", self._reap), self._looking]
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
-        self._next_beat = 0.0
-        self._next_reap = time.monotonic() + plan.settings.heartbeat
-        self._host = socket.gethostname()
-        self._question = threading.Event()
-        self._drained: bool | None = None
+        self._strays: set[Run] = set()
+        self._question: object = None
+        self._answer: tuple[object, bool] | None = None
+        self._thread = threading.Thread()
         self.ready = threading.Event()
-        self.refused: str | None = None
-        self._thread = threading.Thread(target=self._loop, name="django_jobs-heart", daemon=True)
+        self.refused = ""
 
     def start(self) -> None:
+        self._ending = False
+        self._thread = threading.Thread(target=self._loop, name="django_jobs-heart", daemon=True)
         self._thread.start()
 
-    def rescue(self, fallen: Fallen) -> None:
-        with self._lock:
-            self._fallen.append(fallen)
-        self._wake.set()
-
     def end(self, timeout: float) -> bool:
-        """Finish the rescues at hand; return whether the database was reached for all of them in `timeout` seconds."""
+        """Finish the rescues at hand; return whether that was possible in `timeout` seconds. It may be started again."""
         self._ending = True
         self._wake.set()
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def drained(self) -> bool:
-        """Tell, by a look asked for now and answered later, whether no job is due, parked for us or lost."""
-        answer, self._drained = self._drained, None
-        self._question.set()
+    def rescue(self, fallen: Fallen) -> None:
+        self._rescuer.add(fallen)
+        self._rescuing.asked = True
         self._wake.set()
-        return bool(answer)
+
+    def drained(self, question: object) -> bool:
+        """Tell whether a look made since this question was first put found no job due, parked for us or lost."""
+        answer = self._answer
+        if answer is not None and answer[0] == question:
+            self._answer = None
+            return answer[1]
+        self._question = question
+        self._looking.asked = True
+        self._wake.set()
+        return False
 
     @property
     def cut_off(self) -> bool:
@@ -100,181 +102,126 @@ class Heart:
 
     def _loop(self) -> None:
         while True:
-            try:
-                pause = self._tick()
-                self._outage.over()
-            except ProgrammingError as error:
-                if not self._begun:
-                    self._refuse(error)
-                    return
-                pause = self._after_error(error)
-            except (DatabaseError, InterfaceError) as error:
-                pause = self._after_error(error)
-            except Exception:
-                log.loop_failed("The supervisor's heart")
-                pause = 1.0
-            if self._ending and not self._unhandled():
+            pause = self._tick()
+            if self.refused or (self._ending and not self._rescuer.waiting):
                 self._engine.connection.close()
+                self.ready.set()
                 return
             self._wake.wait(pause)
             self._wake.clear()
 
     def _tick(self) -> float:
-        self._engine.prepare(self._plan.settings.lease / 3)
-        if not self._begun:
-            self._begin()
-        self._rescue()
-        now = time.monotonic()
-        if now >= self._next_beat:
-            self._beat()
-            self._next_beat = time.monotonic() + self._plan.settings.heartbeat * random.uniform(0.9, 1.0)
-        if now >= self._next_reap:
-            self._reap()
-            self._next_reap = time.monotonic() + self._plan.settings.heartbeat * random.uniform(0.7, 1.0)
-        if self._question.is_set():
-            self._question.clear()
-            self._drained = self._look()
-        return max(min(self._next_beat, self._next_reap) - time.monotonic(), 0.0)
+        """Do what is due; return the seconds until something is."""
+        try:
+            self._engine.prepare(self._settings.lease / 3)
+            if not self._begun:
+                self._begin()
+        except Exception as error:
+            return self._after_error("Starting", error)
+        for duty in self._duties:
+            if not duty.is_due:
+                continue
+            try:
+                duty.asked = False
+                duty.due = time.monotonic() + duty.do()
+            except Exception as error:
+                pause = self._after_error(duty.name, error)
+                duty.due = time.monotonic() + pause
+                if self._outage.lasts:
+                    self._beating.due = 0.0
+                    return pause
+        self._outage.over()
+        self.ready.set()
+        return max(min(duty.due for duty in self._duties) - time.monotonic(), 0.0)  # asked: then we are woken
+
+    def _after_error(self, what: str, error: Exception) -> float:
+        """Decide what an error means for the connection; return the seconds until the next try."""
+        if not self._begun and _tables_are_missing(error):
+            first = str(error).strip().split("\n")[0]
+            self.refused = (
+                f"The tables of django_jobs are not as this version needs them ({first}); run `manage.py migrate`."
+            )
+            return 0.0
+        if self._engine.connection.is_usable():
+            log.loop_failed(what)
+            return self._settings.heartbeat / 3
+        self._engine.connection.close()
+        self._fitness.broken()
+        if self._engine.probe(timeout=self._settings.lease / 3):
+            log.connection_broke("supervisor", error)
+            return 0.0
+        return self._outage.failed(error)
 
     def _begin(self) -> None:
-        WorkerRow.objects.using(self._engine.alias).exists()
+        list(Job.objects.using(self._engine.alias).order_by("pk")[:1])
+        WorkerRow.objects.using(self._engine.alias).first()
         if not self._engine.reaps_by_lease:
             self._take_back_orphans()
-        settings = self._plan.settings
         log.started(
             self._engine.describe(),
             self._engine.alias,
             "all" if self._plan.queues is None else ", ".join(self._plan.queues),
-            settings.processes,
-            settings.threads,
+            self._settings.processes,
+            self._settings.threads,
             len(self._plan.types),
-            settings.lease,
+            self._settings.lease,
         )
         self._begun = True
-        self.ready.set()
 
     def _take_back_orphans(self) -> None:
         """On SQLite: whatever runs when we start was run by a tree that is gone, since we hold the file's lock."""
-        while rescue.reap(self._engine, self._plan.settings.max_uncounted, "its workers were gone at the next start"):
+        while rescue.reap(self._engine, self._settings.max_uncounted, "its workers were gone at the next start"):
             pass
         WorkerRow.objects.using(self._engine.alias).all().delete()
 
-    def _refuse(self, error: Exception) -> None:
-        first = str(error).strip().split("\n")[0]
-        self.refused = f"The tables of django_jobs are not as this version needs them ({first}); run `manage.py migrate`."
-        self.ready.set()
+    def _beat(self) -> float:
+        self._pulse.beat()
+        if self._engine.reaps_by_lease:
+            self._observe_clock()
+        return self._settings.heartbeat * random.uniform(0.9, 1.0)
 
-    def _after_error(self, error: Exception) -> float:
-        self._engine.connection.close()
-        self._fitness.broken()
-        self._next_beat = 0.0
-        if self._engine.probe(timeout=self._plan.settings.lease / 3):
-            log.loop_failed("The supervisor's heart")
-            return 1.0
-        return self._outage.failed(error)
+    def _observe_clock(self) -> None:
+        with self._engine.connection.cursor() as cursor:
+            cursor.execute("SELECT CURRENT_TIMESTAMP")
+            self._fitness.observe(cursor.fetchone()[0].timestamp(), time.monotonic())
 
-    def _beat(self) -> None:
-        for child in self._living():
-            self._extend(child)
-        alias, ids = self._engine.alias, [child.incarnation for child in self._living()]
-        rows = WorkerRow.objects.using(alias)
-        # Read on a statement of its own: with no child living there is still a clock to compare.
-        rows.filter(pk__in=ids).update(heartbeat_at=Now())
-        clock = rows.values_list(Now()).first() if ids else None
-        if clock is not None:
-            self._fitness.observe(clock[0].timestamp(), time.monotonic())
-        self._seats.beat()
+    def _rescue(self) -> float:
+        self._rescuer.rescue()
+        return RESCUE_SECONDS if self._rescuer.busy else math.inf
 
-    def _extend(self, child: Child) -> None:
-        now = time.monotonic()
-        alive: dict[int, tuple[Seat, Run]] = {}
-        unstarted: list[Run] = []
-        for seat in self._seats.regions[child.index].seats():
-            if seat.torn:
-                continue
-            run = _run(child, seat)
-            if seat.state is State.CLAIMED and now - seat.claimed_at > UNSTARTED_SECONDS:
-                unstarted.append(run)
-            else:
-                alive[run.id] = (seat, run)
-        rescue.give_back(self._engine, unstarted, self._plan.settings.max_uncounted)
-        pairs = list(alive.values())
-        for start in range(0, len(pairs), CHUNK):
-            part = pairs[start : start + CHUNK]
-            kept = self._engine.extend([run for _, run in part], self._plan.settings.lease)
-            self._stop_lost(child, [(seat, run) for seat, run in part if run.id not in kept])
+    def _reap(self) -> float:
+        if not self._engine.reaps_by_lease:
+            self._take_back_strays()
+        elif self._fitness.fit(time.monotonic()):
+            while rescue.reap(self._engine, self._settings.max_uncounted) == rescue.BATCH:
+                pass
+            silent = timedelta(seconds=SILENT_LEASES * self._settings.lease)
+            WorkerRow.objects.using(self._engine.alias).filter(heartbeat_at__lt=Now() - silent).delete()
+        return self._settings.heartbeat * random.uniform(0.7, 1.0)
 
-    def _stop_lost(self, child: Child, lost: list[tuple[Seat, Run]]) -> None:
-        region = self._seats.regions[child.index]
-        still = {seat.index: seat for seat in region.seats()} if lost else {}
-        for seat, run in lost:
-            now = still.get(seat.index)
-            if now is not None and now.token == seat.token and now.state is State.RUNNING:
-                if not region.run_stopped(seat.index, run.token):
-                    log.lease_taken(run)
-                region.stop_run(seat.index, run.token)
+    def _take_back_strays(self) -> None:
+        """On SQLite no lease runs out: a running job that at two looks was in no seat of ours goes back."""
+        seen = self._pulse.strays()
+        lost = [(run, 0.0) for run in seen & self._strays]
+        rescue.lose(
+            self._engine,
+            lost,
+            cause=LEASE_RAN_OUT,
+            error="The run was lost: no worker process has it.",
+            worker=socket.gethostname(),
+            witnessed=False,
+            max_uncounted=self._settings.max_uncounted,
+        )
+        self._strays = seen
 
-    def _unhandled(self) -> bool:
-        with self._lock:
-            return any(not fallen.handled for fallen in self._fallen)
-
-    def _rescue(self) -> None:
-        with self._lock:
-            pending = list(self._fallen)
-        now = time.monotonic()
-        for fallen in pending:
-            if not fallen.handled:
-                self._take_back(fallen)
-                fallen.handled = True
-                fallen.watch_until = now + 2 * self._plan.settings.lease
-            else:
-                self._take_back_late_claims(fallen)
-            if now > fallen.watch_until:
-                with self._lock:
-                    self._fallen.remove(fallen)
-
-    def _take_back(self, fallen: Fallen) -> None:
-        child, limit = fallen.child, self._plan.settings.max_uncounted
-        runs = {seat.index: _run(child, seat) for seat in fallen.seats if not seat.torn}
-        held = self._engine.held_by(child.incarnation)
-        known = set(runs.values())
-        nameless = [run for run in held if run not in known]
-        running = [
-            (runs[seat.index], max(fallen.ended_at - seat.claimed_at, 0.0))
-            for seat in fallen.seats
-            if seat.state is State.RUNNING and not seat.torn
-        ]
-        if any(seat.torn for seat in fallen.seats):
-            # A seat that was being written may have been a running one.
-            running += [(run, 0.0) for run in nameless]
-            nameless = []
-        running_ids = {run.id for run, _ in running}
-        others = [run for run in runs.values() if run.id not in running_ids]
-        worker = f"{self._host}:{child.pid}"
-        with transaction.atomic(using=self._engine.alias):
-            if fallen.how is None:
-                rescue.cut(self._engine, running, fallen.why, worker, limit)
-            else:
-                rescue.lose(self._engine, running, fallen.how, worker, limit)
-            rescue.give_back(self._engine, [*others, *nameless], limit)
-            WorkerRow.objects.using(self._engine.alias).filter(pk=child.incarnation).delete()
-
-    def _take_back_late_claims(self, fallen: Fallen) -> None:
-        held = self._engine.held_by(fallen.child.incarnation)
-        rescue.give_back(self._engine, held, self._plan.settings.max_uncounted)
-
-    def _reap(self) -> None:
-        if not self._engine.reaps_by_lease or not self._fitness.fit(time.monotonic()):
-            return
-        while rescue.reap(self._engine, self._plan.settings.max_uncounted) == rescue.BATCH:
-            pass
-        silent = timedelta(seconds=SILENT_LEASES * self._plan.settings.lease)
-        WorkerRow.objects.using(self._engine.alias).filter(heartbeat_at__lt=Now() - silent).delete()
-
-    def _look(self) -> bool:
+    def _look(self) -> float:
+        question = self._question
         found = self._engine.look(self._plan.queues, self._plan.types)
-        return found.due_in != 0 and not found.parked and not self._engine.expired_exist()
+        due = found.due_in == 0 or found.parked or self._engine.expired_exist() or self._rescuer.waiting
+        self._answer = (question, not due)
+        return math.inf
 
 
-def _run(child: Child, seat: Seat) -> Run:
-    return Run(seat.job_id, seat.token, f"{child.incarnation}:{seat.claim}")
+def _tables_are_missing(error: Exception) -> bool:
+    # SQLite says it with the class that it has for everything.
+    return isinstance(error, ProgrammingError) or (isinstance(error, OperationalError) and "no such" in str(error))

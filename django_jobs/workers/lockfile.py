@@ -5,43 +5,44 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from django_jobs.exceptions import ConfigurationError
 
 
-def lock(database: str, wait: float) -> int:
+def lock(database: Path, wait: float) -> int:
     """Lock the database file for this process tree; return the descriptor that holds the lock.
 
-    Waits up to `wait` seconds for what is left of a tree whose supervisor is gone. Raises ConfigurationError, naming
-    the other supervisor's pid, when one lives.
+    Raises ConfigurationError, naming its pid, when another supervisor lives. What is left of a tree whose supervisor
+    is gone is waited for up to `wait` seconds.
     """
-    path = Path(f"{database}.runworkers")
+    path = database.with_name(f"{database.name}.runworkers")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    # A record lock belongs to this process alone; a lock of the open file lasts as long as any child that inherits it.
+    if not _locked(fcntl.lockf, descriptor):
+        raise _refusal(descriptor, "Another runworkers", database)
     until = time.monotonic() + wait
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(descriptor, 20, 0).decode().strip()
-            if _lives(owner) or time.monotonic() > until:
-                os.close(descriptor)
-                raise ConfigurationError(
-                    f"Another runworkers (pid {owner or 'unknown'}) serves {database}. On SQLite there can be one; "
-                    "stop it first, or move to PostgreSQL."
-                ) from None
-            time.sleep(0.1)  # nothing tells when a lock of others is free
-        else:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-            return descriptor
+    while not _locked(fcntl.flock, descriptor):
+        if time.monotonic() > until:
+            raise _refusal(descriptor, "What is left of another runworkers", database)
+        time.sleep(0.05)  # nothing tells when a lock of others is free
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor
 
 
-def _lives(owner: str) -> bool:
+def _locked(lock_by: Callable[[int, int], object], descriptor: int) -> bool:
     try:
-        os.kill(int(owner), 0)
-    except (ValueError, ProcessLookupError):
+        lock_by(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
         return False
-    except PermissionError:
-        return True
     return True
+
+
+def _refusal(descriptor: int, who: str, database: Path) -> ConfigurationError:
+    pid = os.pread(descriptor, 20, 0).decode().strip() or "unknown"
+    os.close(descriptor)
+    return ConfigurationError(
+        f"{who} (pid {pid}) serves {database}. On SQLite there can be one; stop it first, or move to PostgreSQL."
+    )

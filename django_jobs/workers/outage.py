@@ -11,29 +11,34 @@ LONGEST_PAUSE = 5.0
 
 
 class Outage:
-    """Whether this process can reach the jobs' database: logged once a change, waited out with growing pauses."""
+    """Whether the threads of this process can reach the jobs' database: logged once a change, however many notice."""
 
     def __init__(self, process: str) -> None:
         self._process = process
         self._lock = threading.Lock()
-        self._since: float | None = None
-        self._pause = FIRST_PAUSE
+        self._since = 0.0
+        # The threads that cannot reach it, each with its last pause. It is back when all of them have reached it.
+        self._pauses: dict[int, float] = {}
 
     def failed(self, error: BaseException) -> float:
-        """Note a failure; return the seconds to wait before the next try."""
+        """Note that this thread could not reach it; return the seconds to wait before its next try."""
+        thread = threading.get_ident()
         with self._lock:
-            if self._since is None:
+            if not self._pauses:
                 self._since = time.monotonic()
                 log.database_away(self._process, error)
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
-            return random.uniform(self._pause / 2, self._pause)
+            pause = min(self._pauses.get(thread, FIRST_PAUSE) * 2, LONGEST_PAUSE)
+            self._pauses[thread] = pause
+        return random.uniform(pause / 2, pause)
 
     def over(self) -> None:
+        """Note that this thread reached it."""
+        if not self._pauses:
+            return
         with self._lock:
-            if self._since is not None:
+            if self._pauses.pop(threading.get_ident(), None) is not None and not self._pauses:
                 log.database_back(self._process, time.monotonic() - self._since)
-            self._since, self._pause = None, FIRST_PAUSE
 
     @property
     def lasts(self) -> bool:
-        return self._since is not None
+        return bool(self._pauses)

@@ -19,6 +19,10 @@ class Pace:
     def record(self, job_type: str, seconds: float) -> None:
         self._seconds[job_type].append(seconds)
 
+    def forget(self) -> None:
+        """Measure anew, since what was measured did not hold."""
+        self._seconds.clear()
+
     def ahead(self, types: Iterable[str]) -> int:
         """Return how many jobs beyond the free threads will start within AHEAD_SECONDS.
 

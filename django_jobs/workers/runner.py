@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connections, reset_queries
+from django.db import InterfaceError, OperationalError, connections, reset_queries
 
 from django_jobs import payload, registry
 from django_jobs.conf import Conf
@@ -17,22 +17,27 @@ from django_jobs.context import Context
 from django_jobs.engines.base import Claimed, Counts, Done, Engine, Settlement
 from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
+from django_jobs.queue.history import entry
 from django_jobs.registry import JobType
+from django_jobs.workers.connections import broke, discard_open_transactions, forget_broken
 
 ERROR_LIMIT = 20_000
 SHORT_ERROR_LIMIT = 500
 CHAIN_LIMIT = 10
 # Seconds before a job that was lost with its database or connection is tried again.
 LOSS_PAUSE = 5.0
+PROBE_SECONDS = 5.0
 IDLE_BEFORE_CHECK = 5.0
 
 
 class TransactionLeftOpen(JobsError):
     """A handler ended with a transaction open, or with autocommit off."""
 
-
-class ConnectionLost(JobsError):
-    """A run ended because its connection to the jobs' database went away."""
+    def __init__(self, aliases: list[str]) -> None:
+        super().__init__(
+            f"The handler ended with a transaction open on the database {', '.join(map(repr, aliases))}; it was rolled "
+            "back. Use `with transaction.atomic()`, which ends what it begins."
+        )
 
 
 class Runner:
@@ -45,21 +50,21 @@ class Runner:
         self._used_at = time.monotonic()
 
     def run(self, claimed: Claimed, context: Context) -> Done | Settlement:
-        """Call the function; return how the run ended. Raises nothing, whatever the function does."""
+        """Call the function; return how the run ended, whatever the function does."""
         started = time.monotonic()
         self._check_connections(started)
         job_type = registry.find(claimed.type)
+        failed = False
         try:
             if job_type is None:
                 raise JobsError(f"No function is registered as {claimed.type!r}.")
-            value: Any = _call(job_type, claimed, context)
-            ended = self._returned(claimed, job_type, value, started)
+            ended = self._returned(claimed, job_type, _call(job_type, claimed, context), started)
         except BaseException as error:
+            failed = not isinstance(error, Outcome)
             ended = self._raised(claimed, job_type, error, started)
-        try:
-            self._refuse_open_transactions()
-        except TransactionLeftOpen as error:
-            ended = self._raised(claimed, job_type, error, started)
+        left_open = discard_open_transactions()
+        if left_open and not failed:
+            ended = self._raised(claimed, job_type, TransactionLeftOpen(left_open), started)
         self._used_at = time.monotonic()
         return ended
 
@@ -67,30 +72,12 @@ class Runner:
         idle = now - self._used_at > IDLE_BEFORE_CHECK
         for connection in connections.all(initialized_only=True):
             if connection.connection is not None and (idle or connection.errors_occurred):
-                connection.health_check_done = False
                 connection.close_if_unusable_or_obsolete()
                 if idle and connection.connection is not None and not connection.is_usable():
                     connection.close()
             if connection.queries_logged:
                 reset_queries()
-
-    def _refuse_open_transactions(self) -> None:
-        for connection in connections.all(initialized_only=True):
-            raw = connection.connection
-            if raw is None:
-                continue
-            open_now = connection.in_atomic_block or not connection.autocommit or _driver_left_open(connection)
-            if open_now:
-                # Django's wrapper refuses to close inside an atomic block: both are thrown away.
-                try:
-                    raw.close()
-                except Exception:
-                    pass
-                del connections[connection.alias]
-                raise TransactionLeftOpen(
-                    f"The handler ended with a transaction open on the database {connection.alias!r}; it was rolled back. "
-                    "Use `with transaction.atomic()`, which ends what it begins."
-                )
+        forget_broken(self._engine.alias)
 
     def _returned(self, claimed: Claimed, job_type: JobType, value: Any, started: float) -> Done | Settlement:
         if isinstance(value, Outcome):
@@ -145,20 +132,18 @@ class Runner:
         return self._settled(claimed, "ready", "attempt", cause, error, started, delay=delay)
 
     def _loss(self, claimed: Claimed, error: BaseException, started: float) -> Settlement | None:
-        """Decide whether the jobs' database was away: by asking it anew, never by the exception's class."""
-        if not self._suspicious(error):
+        """Decide whether the jobs' database was away: by asking it anew, never by the exception's class.
+
+        The class only says when it need not be asked: a constraint that was violated proves that the server answered.
+        """
+        broken = broke(self._engine.alias)
+        if not broken and not any(isinstance(link, OperationalError | InterfaceError) for link in _chain(error)):
             return None
-        broken = _is_broken(connections[self._engine.alias])
-        if not self._engine.probe(timeout=5.0):
+        if not self._engine.probe(timeout=PROBE_SECONDS):
             return self._settled(claimed, "ready", "loss", "database away", error, started, delay=LOSS_PAUSE)
         if broken:
             return self._settled(claimed, "ready", "loss", "connection broke", error, started, delay=LOSS_PAUSE)
         return None
-
-    def _suspicious(self, error: BaseException) -> bool:
-        if _is_broken(connections[self._engine.alias]):
-            return True
-        return any(isinstance(link, DatabaseError | InterfaceError) for link in _chain(error))
 
     def _settled(
         self,
@@ -182,13 +167,6 @@ class Runner:
         )
 
 
-def entry(run: int, cause: str, error: str, worker: str, seconds: float) -> str:
-    """Return a run's line in the job's history as JSON; `seconds` is how long it ran."""
-    return payload.dump(
-        {"run": run, "cause": cause, "error": error, "worker": worker, "seconds": round(float(seconds), 3)}
-    )
-
-
 def _call(job_type: JobType, claimed: Claimed, context: Context) -> Any:
     content = json.loads(claimed.payload)
     if job_type.takes_context:
@@ -200,21 +178,6 @@ def _is_final(job_type: JobType, error: BaseException) -> bool:
     if isinstance(error, job_type.fail_on):
         return True
     return job_type.retry_on is not None and not isinstance(error, job_type.retry_on)
-
-
-def _driver_left_open(connection: Any) -> bool:
-    """Ask the driver, not Django: a raw BEGIN leaves Django's flags as they were."""
-    raw = connection.connection
-    if connection.vendor == "postgresql":
-        return int(raw.pgconn.transaction_status) in (1, 2, 3)  # active, in a transaction, in a failed one
-    if connection.vendor == "sqlite":
-        return bool(raw.in_transaction)
-    return False
-
-
-def _is_broken(connection: Any) -> bool:
-    raw = connection.connection
-    return raw is not None and bool(getattr(raw, "closed", False))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

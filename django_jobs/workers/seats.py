@@ -2,7 +2,8 @@
 
 One mapping, made before the first fork. Each worker process has a region: a header, and one seat for each job it has
 claimed, runs or has run without its outcome being stored. Every field has one writer, and no lock exists that a dead
-process could hold. Times are CLOCK_MONOTONIC, which all processes of a host share.
+process could hold. All is aligned and packed natively, so that a number is written whole. Times are CLOCK_MONOTONIC,
+which all processes of a host share.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
 SEATS = 1024
-_RECORD = struct.Struct("<qqqdq")  # job id, token, claim number, claimed at, check
+_RECORD = struct.Struct("@qqqdq")  # job id, token, claim number, claimed at, check
 _RECORD_SIZE = 48  # the record, and its state in the byte behind it
 _STATE = _RECORD.size
-_DOUBLE = struct.Struct("<d")
-_LONG = struct.Struct("<q")
+_DOUBLE = struct.Struct("@d")
+_LONG = struct.Struct("@q")
+_RUN = struct.Struct("@qq")  # job id, token
 _COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "released", "lost_leases")
 # Offsets in a region. Written by the child:
 _CLAIM_TICK, _WRITE_TICK, _PHASE, _FIRST_COUNTER = 0, 8, 16, 24
@@ -40,12 +41,17 @@ class Phase(IntEnum):
     BUSY = 1
     IDLE = 2
     ENDED = 3
+    FAILED = 4
+
+
+_STATES = frozenset(State)
+_PHASES = frozenset(Phase)
 
 
 class Seat(NamedTuple):
-    """One taken seat. `torn` ones were being written when they were read, and name no job."""
+    """One taken seat. A `torn` one was being written, or scribbled over, and names no job."""
 
-    index: int
+    number: int
     state: State
     job_id: int
     token: int
@@ -57,7 +63,7 @@ class Seat(NamedTuple):
 class Region:
     """The part of the mapping that belongs to one worker process."""
 
-    SIZE = _SEATS_AT + SEATS * (_RECORD_SIZE + 8)
+    SIZE = _SEATS_AT + SEATS * (_RECORD_SIZE + _RUN.size)
 
     def __init__(self, memory: mmap.mmap, index: int) -> None:
         self._memory = memory
@@ -101,8 +107,9 @@ class Region:
     def orphan(self) -> None:
         self._memory[self._base + _ORPHANED] = 1
 
-    def stop_run(self, index: int, token: int) -> None:
-        _LONG.pack_into(self._memory, self._stops + 8 * index, token)
+    def stop_run(self, index: int, job_id: int, token: int) -> None:
+        """Ask a run to stop, or a claim not to be started. It names the run: the seat may have another one by now."""
+        _RUN.pack_into(self._memory, self._stops + _RUN.size * index, job_id, token)
 
     # Anybody reads.
 
@@ -110,12 +117,16 @@ class Region:
     def stop_asked(self) -> bool:
         return bool(self._memory[self._base + _STOP] or self._memory[self._base + _ORPHANED])
 
-    def run_stopped(self, index: int, token: int) -> bool:
-        return bool(_LONG.unpack_from(self._memory, self._stops + 8 * index)[0] == token)
+    def run_stopped(self, index: int, job_id: int, token: int) -> bool:
+        return bool(_RUN.unpack_from(self._memory, self._stops + _RUN.size * index) == (job_id, token))
+
+    def state(self, index: int) -> State:
+        return _state(self._memory[self._seats + index * _RECORD_SIZE + _STATE])
 
     @property
     def phase(self) -> Phase:
-        return Phase(self._memory[self._base + _PHASE])
+        phase = self._memory[self._base + _PHASE]
+        return Phase(phase) if phase in _PHASES else Phase.BUSY
 
     @property
     def last_tick(self) -> float:
@@ -127,31 +138,47 @@ class Region:
         at = self._base + _FIRST_COUNTER
         return {name: _LONG.unpack_from(self._memory, at + 8 * index)[0] for index, name in enumerate(_COUNTERS)}
 
-    def seats(self) -> Iterator[Seat]:
-        """Yield the seats that are taken."""
-        for index in range(SEATS):
-            at = self._seats + index * _RECORD_SIZE
-            state = self._memory[at + _STATE]
-            if state != State.FREE:
-                job_id, token, claim, claimed_at, check = _RECORD.unpack_from(self._memory, at)
-                torn = check != _check(job_id, token, claim)
-                yield Seat(index, State(state), job_id, token, claim, claimed_at, torn)
+    def seats(self) -> list[Seat]:
+        """Return the seats that are taken. One that its process is just writing may show half of it, as torn."""
+        first = self._seats + _STATE
+        states = self._memory[first : first + SEATS * _RECORD_SIZE : _RECORD_SIZE]
+        return [self._seat(index, state) for index, state in enumerate(states) if state != State.FREE]
+
+    def _seat(self, index: int, state: int) -> Seat:
+        record = _RECORD.unpack_from(self._memory, self._seats + index * _RECORD_SIZE)
+        job_id, token, claim, claimed_at, check = record
+        torn = check != _check(job_id, token, claim) or state not in _STATES
+        return Seat(index, _state(state), job_id, token, claim, claimed_at, torn)
 
 
 class SeatMap:
-    """The whole mapping: a heartbeat written by the supervisor, and a region for each worker process."""
+    """The whole mapping: signs of life of the supervisor and the template, and a region for each worker process."""
 
     def __init__(self, processes: int) -> None:
         self._memory = mmap.mmap(-1, Region.SIZE * processes + mmap.PAGESIZE)
         self._heartbeat_at = Region.SIZE * processes
+        self._template_tick_at = self._heartbeat_at + _DOUBLE.size
         self.regions = [Region(self._memory, index) for index in range(processes)]
 
-    def beat(self) -> None:
-        _DOUBLE.pack_into(self._memory, self._heartbeat_at, time.monotonic())
+    def beat(self, at: float) -> None:
+        """Note that all leases were extended by statements sent at `at` or later."""
+        _DOUBLE.pack_into(self._memory, self._heartbeat_at, at)
 
     @property
     def last_beat(self) -> float:
         return float(_DOUBLE.unpack_from(self._memory, self._heartbeat_at)[0])
+
+    def tick_template(self) -> None:
+        _DOUBLE.pack_into(self._memory, self._template_tick_at, time.monotonic())
+
+    @property
+    def template_tick(self) -> float:
+        return float(_DOUBLE.unpack_from(self._memory, self._template_tick_at)[0])
+
+
+def _state(byte: int) -> State:
+    # What a crashing process scribbled over may have been running.
+    return State(byte) if byte in _STATES else State.RUNNING
 
 
 def _check(job_id: int, token: int, claim: int) -> int:

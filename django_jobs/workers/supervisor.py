@@ -2,95 +2,80 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import select
 import signal
 import sys
 import time
-import uuid
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from django.db import connections
+from django.db import OperationalError, connections
 
 from django_jobs import log
 from django_jobs.engines import engine
 from django_jobs.exceptions import ConfigurationError
-from django_jobs.workers.connections import configure_connections
+from django_jobs.workers import posix
+from django_jobs.workers.connections import configure_connections, longest_wait
+from django_jobs.workers.crew import Crew
 from django_jobs.workers.doorbell import Doorbell
-from django_jobs.workers.heart import Child, Fallen, Heart
+from django_jobs.workers.fallen import Rescuer
+from django_jobs.workers.heart import Heart
 from django_jobs.workers.lockfile import lock
-from django_jobs.workers.seats import Phase, SeatMap, State
-from django_jobs.workers.template import Channel, fork_template
-from django_jobs.workers.worker import Plan
+from django_jobs.workers.plan import Plan
+from django_jobs.workers.pulse import Pulse
+from django_jobs.workers.seats import SeatMap, State
 
 TICK_SECONDS = 0.5
-HANG_SECONDS = 10.0
-QUICK_DEATH_SECONDS = 10.0
-LONGEST_RESTART_PAUSE = 30.0
-STOP_SECONDS = 5.0
+SUMMARY_SECONDS = 1.0
+# With the database cut off, what is left to write is given up then: the whole stop takes the grace and five seconds.
+END_SECONDS = 4.0
 
 CLEAN, USAGE, RUNS_CUT, DATABASE_AWAY = 0, 2, 3, 4
-PR_SET_CHILD_SUBREAPER = 36
-
-
-@dataclass(slots=True)
-class _Place:
-    """Where one worker process lives, across its incarnations."""
-
-    index: int
-    child: Child | None = None
-    starting: str | None = None
-    started_at: float = 0.0
-    quick_deaths: int = 0
-    start_after: float = 0.0
-    killed_for: str | None = None
 
 
 class Supervisor:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._settings = plan.settings
         self._engine = engine(plan.alias)
         self._seats = SeatMap(plan.settings.processes)
-        self._doorbells = [Doorbell() for _ in self._seats.regions]
         self._bell = Doorbell()
-        self._places = [_Place(index) for index in range(plan.settings.processes)]
+        self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
+        pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living)
+        self._heart = Heart(
+            self._engine, plan, pulse, Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted)
+        )
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
-        self._cut = 0
+        self._awake_at = self._awake_since = time.monotonic()
         self._counted: dict[str, int] = {}
-        self._gone: dict[str, int] = {}
         self._summary_at = 0.0
+        self._hang_seconds = 0.0
 
     def run(self) -> int:
         """Work until a signal or, with burst, until nothing is due; return the exit code.
 
         Raises ConfigurationError when it cannot start: another supervisor on this SQLite file, or missing tables.
         """
+        configure_connections("supervisor", self._settings.lease)
+        self._hang_seconds = max(self._settings.lease, longest_wait(self._plan.alias, self._settings.lease) + 5.0)
         if self._engine.name == "sqlite":
-            self._lock_file()
+            _take_file(self._plan.alias, self._settings.lease)
         self._handle_signals()
-        _adopt_orphans()
-        self._fork_template()
+        posix.adopt_orphans()
+        self._crew.fork_template()
+        self._heart.start()
         try:
             if self._wait_until_ready():
+                self._bell.ring()  # the first round waits for nothing
                 self._loop()
             return self._finish()
         except BaseException:
-            self._kill_all("the supervisor failed")
+            self._crew.end_all("the supervisor failed")
+            self._heart.end(END_SECONDS)
             raise
-
-    def _lock_file(self) -> None:
-        name = str(connections[self._plan.alias].settings_dict["NAME"])
-        if name == ":memory:" or "mode=memory" in name:
-            raise ConfigurationError("An SQLite database in memory cannot be shared with workers; give NAME a file.")
-        lock(name, wait=self._plan.settings.lease)
-        raw = connections[self._plan.alias]
-        with raw.cursor() as cursor:
-            cursor.execute("PRAGMA journal_mode = WAL")
-        raw.close()
 
     def _handle_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -102,238 +87,131 @@ class Supervisor:
         self._bell.ring()
 
     def _on_quit(self, number: int, frame: Any) -> None:
-        faulthandler.dump_traceback(file=sys.__stderr__, all_threads=True)
-        for pid in [self._template_pid, *(place.child.pid for place in self._places if place.child)]:
-            os.kill(pid, signal.SIGQUIT)
-
-    def _fork_template(self) -> None:
-        self._template_pid, self._channel = fork_template(self._plan, self._seats, self._doorbells)
-        configure_connections("supervisor", self._plan.settings.lease)
-        self._heart = Heart(self._engine, self._plan, self._seats, self._living)
-        self._heart.start()
-
-    def _living(self) -> list[Child]:
-        return [place.child for place in self._places if place.child is not None]
+        faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
+        for pid in self._crew.pids:
+            try:
+                os.kill(pid, signal.SIGQUIT)
+            except ProcessLookupError:
+                pass
 
     def _wait_until_ready(self) -> bool:
         while not self._heart.ready.wait(0.1):
             if self._signals:
                 return False
         if self._heart.refused:
-            self._channel.close()
-            os.waitpid(self._template_pid, 0)
+            self._crew.dismiss_template()
             raise ConfigurationError(self._heart.refused)
         return True
 
     def _loop(self) -> None:
         while True:
-            ready, _, _ = select.select([self._channel, self._bell], [], [], TICK_SECONDS)
-            if self._bell in ready:
-                self._bell.wait(0)
-            if self._channel in ready:
-                self._hear(self._channel)
+            self._wait()
+            self._crew.hear()
             if self._stop_deadline is None and self._signals:
                 self._begin_stop(signal.Signals(self._signals[0]).name)
+            self._crew.watch_template(self._awake_since)
             if self._stop_deadline is not None:
-                if not self._living() and not any(place.starting for place in self._places):
+                if self._crew.all_gone:
                     return
-                self._end_grace()
+                self._end_grace(self._stop_deadline)
+            elif self._crew.channel is None:
+                self._restore_template()
             else:
-                self._start_missing()
+                self._crew.start_missing()
                 self._replace_hanging()
                 self._stop_when_drained()
             self._summarise()
 
-    def _hear(self, channel: Channel) -> None:
-        messages = channel.receive()
-        if messages is None:
-            self._replace_template()
-            return
-        for message in messages:
-            place = self._places[message["index"]]
-            if message["event"] == "started":
-                assert place.starting is not None
-                place.child = Child(index=place.index, incarnation=place.starting, pid=message["pid"])
-                place.starting = None
-            elif place.child is not None and place.child.pid == message["pid"]:
-                self._bury(place, place.child, message["code"])
-
-    def _start_missing(self) -> None:
+    def _wait(self) -> None:
+        sources: list[Any] = [self._bell] if self._crew.channel is None else [self._bell, self._crew.channel]
+        ready, _, _ = select.select(sources, [], [], TICK_SECONDS)
+        if self._bell in ready:
+            self._bell.wait(0)
+        while posix.reap(-1):
+            pass  # what jobs left behind became our children when its parent died
         now = time.monotonic()
-        for place in self._places:
-            if place.child is None and place.starting is None and now >= place.start_after:
-                place.starting = uuid.uuid4().hex
-                place.started_at = now
-                place.killed_for = None
-                try:
-                    self._channel.send(index=place.index, incarnation=place.starting)
-                except OSError:
-                    place.starting = None  # the template is gone: the next receive says so
-                    return
+        if now - self._awake_at > 4 * TICK_SECONDS:
+            self._awake_since = now  # frozen, and our children with us: they are given time to say that they live
+        self._awake_at = now
 
-    def _bury(self, place: _Place, child: Child, code: int) -> None:
-        """Take what a dead child left: its counters, and its seats for the heart to rescue."""
-        region = self._seats.regions[place.index]
-        _end_group(child.pid)
-        seats = list(region.seats())
-        for name, number in region.counters().items():
-            self._gone[name] = self._gone.get(name, 0) + number
-        clean = code == 0 and region.phase is Phase.ENDED and not seats
-        region.clear()
-        place.child = None
-        if self._stop_deadline is not None:
-            region.ask_to_stop()
-        if not clean:
-            how = None if place.killed_for else _how(code)
-            if how is not None:
-                log.worker_died(child.pid, how, len(seats))
-            self._heart.rescue(Fallen(child=child, seats=seats, how=how, why=place.killed_for or ""))
-        quick = time.monotonic() - place.started_at < QUICK_DEATH_SECONDS
-        place.quick_deaths = place.quick_deaths + 1 if quick else 0
-        # The first replacements come at once; a process that keeps dying at its start is given more and more time.
-        pause = 0.0 if place.quick_deaths <= 2 else min(0.5 * 2 ** (place.quick_deaths - 3), LONGEST_RESTART_PAUSE)
-        place.start_after = time.monotonic() + pause
+    def _restore_template(self) -> None:
+        """Fork a new template as soon as the heart's thread has ended, since a fork copies no other thread."""
+        if self._heart.end(TICK_SECONDS):
+            self._crew.fork_template()
+            self._heart.start()
 
     def _replace_hanging(self) -> None:
         if self._heart.cut_off:
             return
         now = time.monotonic()
-        for place in self._places:
-            region = self._seats.regions[place.index]
-            if place.child is None or place.killed_for or region.phase is Phase.STARTING:
+        for place in self._crew.places:
+            if place.child is None or place.killed_for:
                 continue
-            silent = now - region.last_tick
-            if silent < HANG_SECONDS:
+            silent = now - max(place.region.last_tick, place.started_at, place.excused_at, self._awake_since)
+            if silent < 2 * TICK_SECONDS:
                 continue
-            states = {seat.state for seat in region.seats()}
+            states = {seat.state for seat in place.region.seats()}
+            if State.RUNNING in states:
+                place.excused_at = now  # a handler may hold the interpreter, as long as it likes
             # With outcomes still to be stored it may be waiting for the database, which has time-outs of its own.
-            patience = 3 * self._plan.settings.lease if State.RETURNED in states else HANG_SECONDS
-            if State.RUNNING not in states and silent > patience:
+            elif silent > (3 if State.RETURNED in states else 1) * self._hang_seconds:
                 log.worker_hangs(place.child.pid, silent)
-                self._kill(place, "its process did not answer")
-
-    def _kill(self, place: _Place, why: str) -> None:
-        assert place.child is not None
-        place.killed_for = why
-        _end_group(place.child.pid)
+                self._crew.kill(place, "its process did not answer")
 
     def _stop_when_drained(self) -> None:
-        if not self._plan.burst or not self._all_idle():
-            return
-        if self._heart.drained() and self._all_idle():
+        if self._plan.burst and self._crew.all_idle and self._heart.drained(self._crew.counters()):
             self._begin_stop("Nothing is due")
 
-    def _all_idle(self) -> bool:
-        return all(
-            place.child is not None and self._seats.regions[place.index].phase is Phase.IDLE for place in self._places
-        )
-
     def _begin_stop(self, why: str) -> None:
-        grace = self._plan.settings.shutdown_grace
-        log.stopping(why, grace)
-        self._stop_deadline = time.monotonic() + grace
-        for region, doorbell in zip(self._seats.regions, self._doorbells, strict=True):
-            region.ask_to_stop()
-            doorbell.ring()
+        log.stopping(why, self._settings.shutdown_grace)
+        self._stop_deadline = time.monotonic() + self._settings.shutdown_grace
+        self._crew.ask_to_stop()
 
-    def _end_grace(self) -> None:
-        assert self._stop_deadline is not None
-        if time.monotonic() < self._stop_deadline and len(self._signals) < 2:
+    def _end_grace(self, deadline: float) -> None:
+        if time.monotonic() < deadline and len(self._signals) < 2:
             return
-        places = [place for place in self._places if place.child is not None and place.killed_for is None]
-        running = sum(
-            seat.state is State.RUNNING for place in places for seat in self._seats.regions[place.index].seats()
-        )
+        places = [place for place in self._crew.places if place.child is not None and not place.killed_for]
         if places:
-            self._cut += running
-            log.grace_over(running)
+            log.grace_over(sum(place.running for place in places))
         for place in places:
-            self._kill(place, "stopped by a signal when the grace was over")
-
-    def _replace_template(self) -> None:
-        """Start anew after the death of the template, which alone can fork: its children cannot be watched any more."""
-        log.template_died()
-        self._kill_all("the template process died")
-        self._heart.end(STOP_SECONDS + self._plan.settings.lease)
-        self._channel.close()
-        if self._stop_deadline is None:
-            for place in self._places:
-                place.starting = None
-            self._fork_template()
-
-    def _kill_all(self, why: str) -> None:
-        for place in self._places:
-            if place.child is not None:
-                child = place.child
-                self._kill(place, why)
-                _wait_for_end(child.pid)
-                self._bury(place, child, -signal.SIGKILL)
+            self._crew.kill(place, "stopped by a signal when the grace was over")
 
     def _summarise(self) -> None:
         now = time.monotonic()
         if now < self._summary_at:
             return
-        self._summary_at = now + 1.0
-        totals = dict(self._gone)
-        for region in self._seats.regions:
-            for name, number in region.counters().items():
-                totals[name] = totals.get(name, 0) + number
+        self._summary_at = now + SUMMARY_SECONDS
+        totals = self._crew.counters()
         new = {name: number - self._counted.get(name, 0) for name, number in totals.items()}
         if any(new.values()):
-            running = sum(seat.state is State.RUNNING for region in self._seats.regions for seat in region.seats())
-            log.summary(new, running)
+            log.summary(new, sum(place.running for place in self._crew.places))
         self._counted = totals
 
     def _finish(self) -> int:
         self._summary_at = 0.0
         self._summarise()
-        reached = self._heart.end(STOP_SECONDS)
-        self._channel.close()
-        _wait_for_end(self._template_pid)
-        code = CLEAN
-        if self._cut:
-            code = RUNS_CUT
+        reached = self._heart.end(END_SECONDS)
+        self._crew.dismiss_template()
         if not reached or self._heart.cut_off:
             code = DATABASE_AWAY
+        else:
+            code = RUNS_CUT if self._crew.cut else CLEAN
         log.stopped(code)
         return code
 
 
-def _how(code: int) -> str:
-    if code < 0:
-        try:
-            return f"signal {-code} ({signal.Signals(-code).name})"
-        except ValueError:
-            return f"signal {-code}"
-    return f"exit code {code}"
-
-
-def _end_group(pid: int) -> None:
-    """Kill a child and what its jobs started: a second run must not meet the first one's subprocesses."""
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of our children's children when the template dies, so that their end can be waited for."""
+def _take_file(alias: str, wait: float) -> None:
+    """On SQLite: lock the file for this tree, and have it written ahead, so that readers and a writer do not wait."""
     try:
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    except (AttributeError, OSError):
-        pass  # not Linux
-
-
-def _wait_for_end(pid: int) -> None:
-    until = time.monotonic() + STOP_SECONDS
-    while time.monotonic() < until:
-        try:
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                return
-        except ChildProcessError:
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return
-        time.sleep(0.02)
+        with connections[alias].cursor() as cursor:
+            cursor.execute("PRAGMA database_list")
+            name = next(row[2] for row in cursor.fetchall() if row[1] == "main")
+            if not name:
+                raise ConfigurationError(
+                    "An SQLite database in memory cannot be shared with workers; give NAME a file."
+                )
+            lock(Path(name), wait)
+            cursor.execute("PRAGMA journal_mode = WAL")
+    except OperationalError as error:
+        raise ConfigurationError(f"The SQLite database cannot be opened: {error}.") from error
+    connections[alias].close()

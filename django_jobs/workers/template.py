@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import gc
-import json
 import os
 import select
 import signal
@@ -18,38 +17,15 @@ from django.db import connections
 
 from django_jobs import log
 from django_jobs.engines import engine
+from django_jobs.workers import posix
+from django_jobs.workers.channel import Channel
 from django_jobs.workers.connections import configure_connections
 from django_jobs.workers.doorbell import Doorbell
-from django_jobs.workers.seats import SeatMap
-from django_jobs.workers.worker import Plan, Worker
+from django_jobs.workers.plan import Plan
+from django_jobs.workers.seats import Phase, SeatMap
+from django_jobs.workers.worker import Worker
 
-
-class Channel:
-    """A line of JSON messages between supervisor and template."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self._end = end
-        self._received = b""
-
-    def fileno(self) -> int:
-        return self._end.fileno()
-
-    def close(self) -> None:
-        self._end.close()
-
-    def send(self, **message: Any) -> None:
-        self._end.sendall(json.dumps(message).encode() + b"\n")
-
-    def receive(self) -> list[dict[str, Any]] | None:
-        """Return the messages that came, None when the other side is gone."""
-        try:
-            received = self._end.recv(65536)
-        except ConnectionError:
-            return None
-        if not received:
-            return None
-        *lines, self._received = (self._received + received).split(b"\n")
-        return [json.loads(line) for line in lines]
+TICK_SECONDS = 1.0
 
 
 def fork_template(plan: Plan, seats: SeatMap, doorbells: list[Doorbell]) -> tuple[int, Channel]:
@@ -89,6 +65,12 @@ def _run_forked(main: Callable[[], None]) -> None:
         os._exit(code)
 
 
+def _reset_signals() -> None:
+    """What a job forks, by multiprocessing for example, must end when it is told to."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class _Template:
     def __init__(self, plan: Plan, seats: SeatMap, doorbells: list[Doorbell], channel: Channel) -> None:
         self._plan = plan
@@ -101,25 +83,25 @@ class _Template:
         os.set_blocking(self._wake_write, False)
 
     def serve(self) -> None:
+        # Nobody types to a process in the background: reading from the terminal would stop it.
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
         gc.collect()
         gc.freeze()
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         while True:
-            select.select([self._channel, self._wake_read], [], [])
+            sources: list[Any] = [self._channel, self._wake_read]
+            select.select(sources, [], [], TICK_SECONDS)
+            self._seats.tick_template()
             self._drain_wakeups()
             self._reap()
-            messages = self._messages()
+            messages = self._channel.receive()
             if messages is None:
                 self._outlive_supervisor()
                 return
             for message in messages:
                 self._spawn(message["index"], message["incarnation"])
-
-    def _messages(self) -> list[dict[str, Any]] | None:
-        if not select.select([self._channel], [], [], 0)[0]:
-            return []
-        return self._channel.receive()
 
     def _drain_wakeups(self) -> None:
         try:
@@ -129,36 +111,43 @@ class _Template:
             pass
 
     def _spawn(self, index: int, incarnation: str) -> None:
-        pid = os.fork()
+        template = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:  # no memory, or too many processes: to be tried again later
+            log.loop_failed("Forking a worker process")
+            self._channel.send(event="refused", index=index)
+            return
         if not pid:
             self._channel.close()
-            _run_forked(lambda: self._work(index, incarnation))
+            _run_forked(lambda: self._work(index, incarnation, template))
         self._children[pid] = index
-        self._tell(event="started", index=index, pid=pid)
+        self._channel.send(event="started", index=index, pid=pid)
 
-    def _work(self, index: int, incarnation: str) -> None:
+    def _work(self, index: int, incarnation: str, template: int) -> None:
+        # Whoever forks us watches us: without it nobody would see that this process outlives its leases.
+        posix.die_with(template)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.register_at_fork(after_in_child=_reset_signals)
         configure_connections("worker", self._plan.settings.lease)
-        found = engine(self._plan.alias)
-        Worker(found, self._plan, incarnation, self._seats.regions[index], self._doorbells[index]).run()
+        region = self._seats.regions[index]
+        try:
+            Worker(
+                engine(self._plan.alias), self._plan, incarnation, self._seats, index, self._doorbells[index], template
+            ).run()
+        except BaseException:
+            region.set_phase(Phase.FAILED)
+            raise
 
     def _reap(self) -> None:
         while self._children:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
+            pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
             index = self._children.pop(pid, None)
             if index is not None:
-                self._tell(event="died", index=index, pid=pid, code=os.waitstatus_to_exitcode(status))
-
-    def _tell(self, **message: Any) -> None:
-        try:
-            self._channel.send(**message)
-        except OSError:
-            pass  # the supervisor is gone: the next receive says so
+                posix.end_group(pid)
+                self._channel.send(event="died", index=index, pid=pid, code=os.waitstatus_to_exitcode(status))
 
     def _outlive_supervisor(self) -> None:
         """Have the children end what they run before their leases do, since nobody extends them any more."""
@@ -171,7 +160,4 @@ class _Template:
             self._drain_wakeups()
             self._reap()
         for pid in self._children:
-            try:
-                os.killpg(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            posix.end(pid)

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
 
-from django.db import DatabaseError, InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError
 
 from django_jobs import log
-from django_jobs.engines.base import Claimed, Done, Engine, Run, Settlement
+from django_jobs.engines.base import Engine, Run
+from django_jobs.queue import rescue
+from django_jobs.workers import ended
+from django_jobs.workers.ended import Ended
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.seats import Region, State
 
@@ -20,15 +22,10 @@ BATCH = 500
 PROGRESS_SECONDS = 0.5
 IDLE_SECONDS = 0.5
 CONTENTION_TRIES = 3
-
-
-class Ended(NamedTuple):
-    """A run that ended, in its seat, or a claim that goes back unstarted. `seconds` is how long it ran."""
-
-    seat: int
-    claimed: Claimed
-    outcome: Done | Settlement
-    seconds: float
+LONGEST_CONTENTION_PAUSE = 2.0
+# An outcome whose row somebody holds lets the others pass, and is tried again so many seconds later.
+ASIDE_SECONDS = 2.0
+Part = list[Ended]
 
 
 class Writer:
@@ -50,6 +47,11 @@ class Writer:
         self._max_uncounted = max_uncounted
         self._statement_timeout = statement_timeout
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
+        # What is to be written next: each part in one statement. A part leaves only when its seats are free.
+        self._parts: list[Part] = []
+        self._tries = 0
+        self._aside: Part = []
+        self._aside_until = 0.0
         self._reports: dict[Run, str] = {}
         self._reported_at = 0.0
         self._finish = threading.Event()
@@ -58,8 +60,8 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, ended: Ended) -> None:
-        self._ended.put(ended)
+    def put(self, item: Ended) -> None:
+        self._ended.put(item)
 
     def report(self, run: Run, progress: str) -> None:
         """Keep the latest progress of a run, to be written within about half a second."""
@@ -71,32 +73,34 @@ class Writer:
         self._ended.put(None)
         self._thread.join()
 
-    @property
-    def empty(self) -> bool:
-        return self._ended.empty()
-
     def _loop(self) -> None:
-        while True:
+        while not self._finished():
             self._region.tick_writes()
             try:
-                batch = self._gather()
-                self._write_reports()
-                if batch:
-                    self._write(batch)
-                elif self._finish.is_set() and self._ended.empty():
-                    self._engine.connection.close()
-                    return
+                if not self._parts:
+                    self._parts = ended.parts(self._gather())
+                if time.monotonic() - self._reported_at >= PROGRESS_SECONDS:
+                    self._write_progress()
+                if self._parts:
+                    self._write(self._parts[0])
             except Exception:
                 log.loop_failed("Writing outcomes")
+                _pause(1.0)
+        self._engine.connection.close()
 
-    def _gather(self) -> list[Ended]:
+    def _finished(self) -> bool:
+        return self._finish.is_set() and not self._parts and not self._aside and self._ended.empty()
+
+    def _gather(self) -> Part:
+        """Wait for outcomes, and a moment longer for more; return those that came."""
+        if self._aside and time.monotonic() >= self._aside_until:
+            return self._no_longer_aside()
         try:
-            first = self._ended.get(timeout=PROGRESS_SECONDS if self._reports else IDLE_SECONDS)
+            batch = [self._ended.get(timeout=PROGRESS_SECONDS if self._reports or self._aside else IDLE_SECONDS)]
         except Empty:
             return []
         if self._busy():
             self._finish.wait(GATHER_SECONDS)
-        batch = [first]
         try:
             while len(batch) < BATCH:
                 batch.append(self._ended.get_nowait())
@@ -104,124 +108,117 @@ class Writer:
             pass
         return [item for item in batch if item is not None]
 
-    def _write_reports(self) -> None:
-        now = time.monotonic()
-        if not self._reports or (now - self._reported_at < PROGRESS_SECONDS and self._ended.empty()):
+    def _write(self, part: Part) -> None:
+        try:
+            self._engine.prepare(self._statement_timeout)
+            self._store_progress([item.claimed.run for item in part])
+            statuses = ended.store(self._engine, part, self._max_uncounted)
+        except Exception as error:
+            self._after_error(part, error)
             return
-        reports, self._reports = self._reports, {}
-        self._reported_at = now
-        try:
-            self._engine.prepare(self._statement_timeout)
-            self._engine.store_progress(list(reports.items()))
-        except (DatabaseError, InterfaceError) as error:
-            # Progress is for looking at: the next report replaces this one.
-            self._engine.connection.close()
-            if not self._engine.probe(timeout=self._statement_timeout):
-                self._outage.failed(error)
+        self._outage.over()
+        self._done_with(part)
+        ended.account(self._region, part, statuses)
 
-    def _write(self, batch: list[Ended]) -> None:
-        """Write a batch whole, or in halves; come back only when every seat of it is free."""
-        parts = [batch]
-        tries = 0
-        while parts:
-            part = parts[0]
-            self._region.tick_writes()
-            try:
-                self._engine.prepare(self._statement_timeout)
-                self._store(part)
-            except Exception as error:
-                self._engine.connection.close()
-                tries += 1
-                self._after_error(parts, error, tries)
-            else:
-                parts.pop(0)
-                tries = 0
-                self._outage.over()
-
-    def _after_error(self, parts: list[list[Ended]], error: Exception, tries: int) -> None:
-        if isinstance(error, OperationalError | InterfaceError):
-            if not self._engine.probe(timeout=self._statement_timeout):
-                time_to_wait = self._outage.failed(error)
-                threading.Event().wait(time_to_wait)
-                return
-            # A deadlock, or a row that somebody holds for long: not the outcome's fault.
-            if tries <= CONTENTION_TRIES or len(parts[0]) == 1:
-                threading.Event().wait(min(0.05 * 2**tries, 2.0))
-                return
-        part = parts.pop(0)
-        if len(part) > 1:
-            half = len(part) // 2
-            parts[:0] = [part[:half], part[half:]]
-        else:
-            self._store_without_texts(part[0], error)
-
-    def _store_without_texts(self, item: Ended, error: Exception) -> None:
-        log.job_unstorable(item.claimed.run, error)
-        bare = Settlement(
-            run=item.claimed.run,
-            status="failed",
-            counts="end",
-            cause="outcome could not be stored",
-            error="The outcome of this run could not be stored.",
-        )
-        try:
-            self._engine.prepare(self._statement_timeout)
-            self._store([item._replace(outcome=bare)])
-        except Exception:
-            # Without its seat the run is no longer kept alive: it is taken back as lost, which is bounded.
-            log.loop_failed("Storing an outcome without its texts")
-            self._free([item])
-
-    def _store(self, batch: list[Ended]) -> None:
-        done = [item for item in batch if isinstance(item.outcome, Done)]
-        settled = [item for item in batch if isinstance(item.outcome, Settlement)]
-        if done:
-            written = self._engine.complete([item.outcome for item in done if isinstance(item.outcome, Done)])
-            self._account_done(done, written)
-            self._free(done)
-        if settled:
-            statuses = self._engine.settle(
-                [item.outcome for item in settled if isinstance(item.outcome, Settlement)], self._max_uncounted
-            )
-            self._account_settled(settled, statuses)
-            self._free(settled)
-        batch.clear()
-
-    def _account_done(self, done: list[Ended], written: set[int]) -> None:
-        self._region.count("done", len(written))
-        if log.logger.isEnabledFor(10):
-            for item in done:
-                log.job_done(item.claimed, item.seconds)
-        if len(written) < len(done):
-            self._account_refused([item.claimed.run for item in done if item.claimed.id not in written])
-
-    def _account_settled(self, settled: list[Ended], statuses: dict[int, str]) -> None:
-        for item in settled:
-            status = statuses.get(item.claimed.id)
-            outcome = item.outcome
-            assert isinstance(outcome, Settlement)
-            if status is None:
-                continue
-            if outcome.cause == "released":
-                self._region.count("released")
-                continue
-            self._region.count("retried" if status == "ready" else status)
-            first_line = (outcome.error or "").strip().rsplit("\n", 1)[-1][:300]
-            log.job_settled(item.claimed, status, outcome.cause, first_line, outcome.delay)
-        refused = [item.claimed.run for item in settled if item.claimed.id not in statuses]
-        if refused:
-            self._account_refused(refused)
-
-    def _account_refused(self, runs: list[Run]) -> None:
-        # After a lost answer a batch is sent again: what it then finds ended under its own token is no lost lease.
-        written_before = self._engine.ended_by(runs)
-        for run in runs:
-            if run.id not in written_before:
-                self._region.count("lost_leases")
-                log.lost_lease(run)
-
-    def _free(self, items: list[Ended]) -> None:
-        for item in items:
+    def _done_with(self, part: Part) -> None:
+        self._parts.pop(0)
+        self._tries = 0
+        for item in part:
             self._reports.pop(item.claimed.run, None)
             self._region.mark(item.seat, State.FREE)
-        self._freed([item.seat for item in items])
+        self._freed([item.seat for item in part])
+
+    def _after_error(self, part: Part, error: Exception) -> None:
+        self._engine.connection.close()
+        self._region.tick_writes()
+        contended = isinstance(error, OperationalError | InterfaceError)
+        if contended and self._away(error):
+            return
+        self._tries += 1
+        if contended and self._tries <= CONTENTION_TRIES:
+            # A deadlock, or a row that somebody holds for long: not the outcome's fault.
+            _pause(min(0.05 * 2**self._tries, LONGEST_CONTENTION_PAUSE))
+            self._parts[0] = self._unlocked(part)
+            if not self._parts[0]:
+                self._parts.pop(0)
+            return
+        self._take_apart(part, error, contended)
+
+    def _away(self, error: Exception) -> bool:
+        """Tell whether the database cannot be reached; if so, after a pause."""
+        if self._engine.probe(timeout=self._statement_timeout):
+            self._outage.over()
+            return False
+        _pause(self._outage.failed(error))
+        return True
+
+    def _unlocked(self, part: Part) -> Part:
+        """Return the outcomes whose rows nobody holds; the others are put aside."""
+        self._engine.prepare(self._statement_timeout)
+        locked = rescue.locked(self._engine, {item.claimed.id for item in part})
+        if locked:
+            self._put_aside([item for item in part if item.claimed.id in locked])
+        return [item for item in part if item.claimed.id not in locked]
+
+    def _no_longer_aside(self) -> Part:
+        self._engine.prepare(self._statement_timeout)
+        locked = rescue.locked(self._engine, {item.claimed.id for item in self._aside})
+        back = [item for item in self._aside if item.claimed.id not in locked]
+        self._aside = [item for item in self._aside if item.claimed.id in locked]
+        self._aside_until = time.monotonic() + ASIDE_SECONDS
+        return back
+
+    def _put_aside(self, items: Part) -> None:
+        self._aside += items
+        self._aside_until = time.monotonic() + ASIDE_SECONDS
+
+    def _take_apart(self, part: Part, error: Exception, contended: bool) -> None:
+        """Halve a part that cannot be stored, down to the one outcome, which is then stored without its texts."""
+        if len(part) > 1:
+            half = len(part) // 2
+            self._parts[:1] = [part[:half], part[half:]]
+        elif contended:
+            log.loop_failed("Writing an outcome")
+            self._parts.pop(0)
+            self._tries = 0
+            self._put_aside(part)
+        elif part[0].bare:
+            # Without its seat the run is no longer kept alive: it is taken back as lost, which is bounded.
+            log.loop_failed("Storing an outcome without its texts")
+            self._done_with(part)
+        else:
+            log.job_unstorable(part[0].claimed.run, error)
+            self._parts[0] = [ended.without_texts(part[0])]
+
+    def _write_progress(self) -> None:
+        self._reported_at = time.monotonic()
+        if not self._reports:
+            return
+        try:
+            self._engine.prepare(self._statement_timeout)
+            self._store_progress(list(self._reports))
+        except Exception as error:
+            self._engine.connection.close()
+            self._away(error)
+        else:
+            self._outage.over()
+
+    def _store_progress(self, runs: list[Run]) -> None:
+        """Store the latest progress of these runs, if they reported any: also right before an outcome is stored."""
+        if not self._reports:
+            return
+        taken = {run: self._reports.pop(run) for run in runs if run in self._reports}
+        if not taken:
+            return
+        try:
+            self._engine.store_progress(list(taken.items()))
+        except (OperationalError, InterfaceError):
+            for run, progress in taken.items():
+                self._reports.setdefault(run, progress)
+            raise
+        except Exception:
+            log.loop_failed("Storing progress")  # it is for looking at: the outcome goes on without it
+
+
+def _pause(seconds: float) -> None:
+    threading.Event().wait(seconds)

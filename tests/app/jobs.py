@@ -149,3 +149,6 @@ def end_as(how: str, raised: bool) -> Any:
     if raised:
         raise outcome
     return outcome
+
+
+from tests.app import process_jobs  # noqa: E402, F401 (only a module named jobs is found by itself)

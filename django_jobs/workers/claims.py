@@ -1,0 +1,181 @@
+"""What a worker process claims, and when: the one place that decides between claiming, looking and waiting."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+
+from django.db import DatabaseError, InterfaceError
+
+from django_jobs import log
+from django_jobs.engines.base import ClaimOrder, ClaimResult, Engine
+from django_jobs.queue import rescue
+from django_jobs.workers.executor import Assigned, Executor
+from django_jobs.workers.pace import Pace
+from django_jobs.workers.plan import Plan
+from django_jobs.workers.seats import Phase, Region
+
+LARGEST_CLAIM = 500
+# Rows may be in other hands: a look that found something due is followed by another claim, at once and then more slowly.
+CONTENDED_SECONDS = 0.02
+PARKED_SECONDS = 1.0
+LOST_CHECK_SECONDS = 1.0
+
+
+class Claimer:
+    def __init__(
+        self,
+        engine: Engine,
+        plan: Plan,
+        incarnation: str,
+        region: Region,
+        executor: Executor,
+        pace: Pace,
+        free: deque[int],
+    ) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._incarnation = incarnation
+        self._region = region
+        self._executor = executor
+        self._pace = pace
+        self._free = free
+        self._number = 0
+        self._recent_types: set[str] = set()
+        self._fruitless = 0
+        self._looked_idle = False
+        self._due_in: float | None = None
+        self._idle_until = 0.0
+        self._parked_waiting = False
+        self._parked_turn = False
+        self._parked_checked_at = 0.0
+        # Claims that got no answer, and until when they may still be made.
+        self._unanswered: dict[str, float] = {}
+        self._unanswered_checked_at = 0.0
+        self.full = False
+        self.given_at = 0.0
+        # Grows, by another thread, when what ended may have left something to do.
+        self.news = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether a look found nothing due, and that is not over."""
+        return time.monotonic() < self._idle_until
+
+    def hear_news(self) -> None:
+        self.news += 1
+        self._idle_until = 0.0
+
+    def step(self) -> float:
+        """Claim if there is room; return the seconds until the next step unless something happens before."""
+        self._give_back_unanswered()
+        wanted = self._wanted()
+        self.full = wanted <= 0
+        if self.full:
+            return self._plan.settings.poll_interval
+        if self.idle:
+            return self._idle_until - time.monotonic()
+        news = self.news
+        # While idle a look comes first: it is all that an idle worker sends.
+        if self._looked_idle and not self._look():
+            return self._rest(news)
+        self._looked_idle = False
+        if self._claim(wanted):
+            self._fruitless = 0
+            return 0.0
+        return self._contended() if self._look() else self._rest(news)
+
+    def refill_at(self) -> int:
+        """Return how many jobs in hand are few enough for another claim."""
+        return max(self._plan.settings.threads - 1, self._target() // 2)
+
+    def _target(self) -> int:
+        return self._plan.settings.threads + self._pace.ahead(self._recent_types)
+
+    def _wanted(self) -> int:
+        in_hand = self._executor.in_hand
+        if in_hand > self.refill_at():
+            return 0
+        return min(self._target() - in_hand, len(self._free), LARGEST_CLAIM)
+
+    def _claim(self, wanted: int) -> bool:
+        """Make a claim; return whether another one may bring more."""
+        if self._is_turn_of_parked():
+            if self._assign(self._send(wanted, parked=True)):
+                return True
+            self._parked_waiting, self._parked_checked_at = False, time.monotonic()
+        return self._assign(self._send(wanted, parked=False))
+
+    def _is_turn_of_parked(self) -> bool:
+        """Jobs that others parked take turns with the rest; when none are known, they are tried once a second."""
+        if time.monotonic() - self._parked_checked_at >= PARKED_SECONDS:
+            self._parked_waiting = True
+        self._parked_turn = self._parked_waiting and not self._parked_turn
+        return self._parked_turn
+
+    def _send(self, wanted: int, parked: bool) -> ClaimResult:
+        self._number += 1
+        order = ClaimOrder(
+            locked_by=f"{self._incarnation}:{self._number}",
+            lease=self._plan.settings.lease,
+            limit=wanted,
+            queues=self._plan.queues,
+            types=self._plan.types,
+        )
+        try:
+            return self._engine.claim_parked(order) if parked else self._engine.claim(order)
+        except (DatabaseError, InterfaceError):
+            # It may have been made, or may still be, although no answer came.
+            self._unanswered[order.locked_by] = time.monotonic() + self._plan.settings.lease
+            raise
+
+    def _assign(self, result: ClaimResult) -> bool:
+        if result.parked:
+            log.types_parked(result.parked)
+        if result.jobs:
+            self._region.set_phase(Phase.BUSY)
+            at = time.monotonic()
+            assigned = [Assigned(self._free.popleft(), claimed, at) for claimed in result.jobs]
+            for item in assigned:
+                self._region.take(item.seat, item.claimed.id, item.claimed.token, self._number)
+            self._recent_types = {claimed.type for claimed in result.jobs}
+            self.given_at = at
+            for item in assigned:
+                self._executor.give(item)
+        return bool(result.jobs or result.parked)
+
+    def _look(self) -> bool:
+        """Look without locks; return whether a claim is worth while."""
+        found = self._engine.look(self._plan.queues, self._plan.types)
+        self._parked_waiting, self._parked_checked_at = found.parked, time.monotonic()
+        self._due_in = found.due_in
+        return found.parked or found.due_in == 0
+
+    def _rest(self, news: int) -> float:
+        self._fruitless = 0
+        # What ended since the look may have enqueued more: then the look has missed it.
+        if news != self.news:
+            return 0.0
+        poll = self._plan.settings.poll_interval
+        pause = poll * random.uniform(0.9, 1.0) if self._due_in is None else min(self._due_in, poll)
+        self._looked_idle = True
+        self._idle_until = time.monotonic() + pause
+        return pause
+
+    def _contended(self) -> float:
+        """Return how long to leave what is due to those who hold it: other workers for a moment, a person for long."""
+        self._fruitless += 1
+        if self._fruitless == 1:
+            return 0.0
+        pause = CONTENDED_SECONDS * 2.0 ** min(self._fruitless - 2, 10)
+        return random.uniform(0.5, 1.0) * min(pause, self._plan.settings.poll_interval)
+
+    def _give_back_unanswered(self) -> None:
+        now = time.monotonic()
+        if not self._unanswered or now - self._unanswered_checked_at < LOST_CHECK_SECONDS:
+            return
+        held = [run for run in self._engine.held_by(self._incarnation) if run.locked_by in self._unanswered]
+        rescue.give_back(self._engine, held, self._plan.settings.max_uncounted)
+        self._unanswered = {claim: until for claim, until in self._unanswered.items() if now <= until}
+        self._unanswered_checked_at = now

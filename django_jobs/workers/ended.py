@@ -1,0 +1,89 @@
+"""Storing how runs ended, one statement for each part of a batch, and telling what came of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+from django_jobs import log
+from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.workers.seats import Region
+
+LOST = "lost lease"
+
+
+class Ended(NamedTuple):
+    """A run that ended, in its seat, or a claim that goes back unstarted. `seconds` is how long it ran."""
+
+    seat: int
+    claimed: Claimed
+    outcome: Done | Settlement
+    seconds: float
+    bare: bool = False
+
+
+def parts(batch: Sequence[Ended]) -> list[list[Ended]]:
+    """Part a batch by statement, so that each part is stored as a whole or not at all."""
+    done = [item for item in batch if isinstance(item.outcome, Done)]
+    settled = [item for item in batch if not isinstance(item.outcome, Done)]
+    return [part for part in (done, settled) if part]
+
+
+def without_texts(item: Ended) -> Ended:
+    bare = Settlement(
+        run=item.claimed.run,
+        status="failed",
+        counts="end",
+        cause="outcome could not be stored",
+        error="The outcome of this run could not be stored.",
+    )
+    return item._replace(outcome=bare, bare=True)
+
+
+def store(engine: Engine, part: Sequence[Ended], max_uncounted: int) -> dict[int, str]:
+    """Store a part of one kind; return each job's status by id, LOST for those that are no longer their run's.
+
+    It may be repeated after a lost answer: what it finds ended by itself is no lost lease.
+    """
+    if isinstance(part[0].outcome, Done):
+        statuses = dict.fromkeys(engine.complete([cast("Done", item.outcome) for item in part]), "done")
+    else:
+        statuses = engine.settle([cast("Settlement", item.outcome) for item in part], max_uncounted)
+    refused = [item for item in part if item.claimed.id not in statuses]
+    return statuses | _refused(engine, refused) if refused else statuses
+
+
+def _refused(engine: Engine, refused: Sequence[Ended]) -> dict[int, str]:
+    written = engine.ended_by([item.claimed.run for item in refused])
+    return {item.claimed.id: _status(item) if item.claimed.id in written else LOST for item in refused}
+
+
+def _status(item: Ended) -> str:
+    return "done" if isinstance(item.outcome, Done) else item.outcome.status
+
+
+def account(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> None:
+    """Count and log how the runs of a stored part ended."""
+    if isinstance(part[0].outcome, Done):
+        lost = sum(statuses[item.claimed.id] == LOST for item in part)
+        region.count("done", len(part) - lost)
+        if not lost and not log.logger.isEnabledFor(logging.DEBUG):
+            return
+    for item in part:
+        _account_one(region, item, statuses[item.claimed.id])
+
+
+def _account_one(region: Region, item: Ended, status: str) -> None:
+    outcome = item.outcome
+    if isinstance(outcome, Settlement) and outcome.cause == "released":
+        region.count("released")  # whoever has the job now, nothing was run
+    elif status == LOST:
+        region.count("lost_leases")
+        log.lost_lease(item.claimed.run)
+    elif isinstance(outcome, Done):
+        log.job_done(item.claimed, item.seconds)
+    else:
+        region.count("retried" if status == "ready" else status)
+        first_line = (outcome.error or "").strip().rsplit("\n", 1)[-1][:300]
+        log.job_settled(item.claimed, status, outcome.cause, first_line, outcome.delay)

@@ -1,0 +1,98 @@
+"""Keeping alive what runs: the leases of all that is in the seats of living children, and their rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from django.db.models.functions import Now
+
+from django_jobs import log
+from django_jobs.engines.base import Engine, Run
+from django_jobs.models import Worker as WorkerRow
+from django_jobs.queue import rescue
+from django_jobs.workers.fallen import Child
+from django_jobs.workers.plan import Plan
+from django_jobs.workers.seats import Phase, Seat, SeatMap, State
+from django_jobs.workers.worker import register
+
+# A claim that its process has not started for so long, because something holds the interpreter, goes back.
+UNSTARTED_SECONDS = 10.0
+CHUNK = 1000
+
+
+class Pulse:
+    def __init__(self, engine: Engine, plan: Plan, seats: SeatMap, living: Callable[[], list[Child]]) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._seats = seats
+        self._living = living
+
+    def beat(self) -> None:
+        sent_at = time.monotonic()
+        children = self._living()
+        unstarted: list[Run] = []
+        for child in children:
+            seats = self._seats_of(child)
+            taken_back = self._take_back_unstarted(child, seats)
+            self._extend(child, [seat for seat in seats if child.run(seat) not in taken_back])
+            unstarted += taken_back
+        self._seats.beat(sent_at)
+        self._keep_rows(children)
+        rescue.give_back(self._engine, unstarted, self._plan.settings.max_uncounted)
+
+    def strays(self) -> set[Run]:
+        """Return the running jobs that a living child holds by the table, and not by its seats."""
+        found: set[Run] = set()
+        for child in self._living():
+            held = self._engine.held_by(child.incarnation)
+            seated = {child.run(seat) for seat in self._seats_of(child)}
+            if child in self._living():
+                found.update(run for run in held if run not in seated)
+        return found
+
+    def _seats_of(self, child: Child) -> list[Seat]:
+        seats = [seat for seat in self._seats.regions[child.index].seats() if not seat.torn]
+        # Asked afterwards: the region may have been cleared meanwhile, and given to another child.
+        return seats if child in self._living() else []
+
+    def _take_back_unstarted(self, child: Child, seats: list[Seat]) -> set[Run]:
+        region = self._seats.regions[child.index]
+        found = set()
+        for seat in seats:
+            if seat.state is not State.CLAIMED or time.monotonic() - seat.claimed_at <= UNSTARTED_SECONDS:
+                continue
+            # The executor marks the seat and looks at the request then: one of us sees the other.
+            region.stop_run(seat.number, seat.job_id, seat.token)
+            if region.state(seat.number) is State.CLAIMED:
+                found.add(child.run(seat))
+            else:
+                region.stop_run(seat.number, 0, 0)
+        return found
+
+    def _extend(self, child: Child, seats: list[Seat]) -> None:
+        for start in range(0, len(seats), CHUNK):
+            part = {child.run(seat): seat for seat in seats[start : start + CHUNK]}
+            kept = self._engine.extend(list(part), self._plan.settings.lease)
+            self._stop_lost(child, {run: seat for run, seat in part.items() if run.id not in kept})
+
+    def _stop_lost(self, child: Child, lost: dict[Run, Seat]) -> None:
+        """Tell runs whose job is no longer theirs to stop; those that ended meanwhile have another seat or none."""
+        region = self._seats.regions[child.index]
+        still = {child.run(seat) for seat in self._seats_of(child) if seat.state is State.RUNNING} if lost else set()
+        for run, seat in lost.items():
+            if run in still and not region.run_stopped(seat.number, run.id, run.token):
+                log.lease_taken(run)
+                region.stop_run(seat.number, run.id, run.token)
+
+    def _keep_rows(self, children: list[Child]) -> None:
+        rows = WorkerRow.objects.using(self._engine.alias)
+        ids = [child.incarnation for child in children]
+        if not ids or rows.filter(pk__in=ids).update(heartbeat_at=Now()) == len(ids):
+            return
+        known = set(rows.filter(pk__in=ids).values_list("pk", flat=True))
+        for child in children:
+            # Those that start make their row themselves; that of a frozen one was deleted as silent.
+            working = self._seats.regions[child.index].phase in (Phase.BUSY, Phase.IDLE)
+            if child.incarnation not in known and working and child in self._living():
+                register(self._engine, self._plan, child.incarnation, child.pid)

@@ -1,0 +1,133 @@
+"""Orderly stops: what may finish does, what may not goes back uncounted, and the exit code says which."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.jobs import nothing, stop_when_asked, wait_for_file
+from tests.harness import Tree, wait_for
+from tests.processes.common import (
+    ends,
+    lines,
+    on_postgresql,
+    session_pids,
+    state,
+    wait_for_effect,
+    wait_until_gone,
+    with_processes,
+)
+
+pytestmark = with_processes
+
+
+def test_short_runs_finish_and_a_long_one_goes_back_uncounted_when_the_grace_is_over(
+    tree: Tree, tmp_path: Path
+) -> None:
+    path, never = str(tmp_path / "go"), str(tmp_path / "never")
+    short = [wait_for_file.enqueue(f"short {number}", path) for number in range(2)]
+    long = wait_for_file.enqueue("long", never)
+    asked = stop_when_asked.enqueue("asked")
+    due = {job.pk: job.run_at for job in (long, asked)}
+    workers = tree.start("--processes", "2", "--threads", "2", settings={"SHUTDOWN_GRACE": 2})
+    for key in ("short 0", "short 1", "long", "asked"):
+        wait_for_effect(tree, f"{key}:start")
+    queued = [nothing.enqueue(number) for number in range(100)]
+    begun = time.monotonic()
+    workers.signal(signal.SIGTERM)
+    wait_for_effect(tree, "asked:stopped")
+    (tmp_path / "go").touch()
+    late = nothing.enqueue()
+    for job in short:
+        tree.wait_for_status(job, "done", timeout=2.0)
+    assert workers.wait() == 3
+    assert time.monotonic() - begun <= 2 + 2
+    assert session_pids(workers.pid) == []
+    assert {state(job) for job in [*queued, late]} == {("ready", 0, 0, 0)}
+    assert (state(long), ends(long)) == (("ready", 0, 0, 1), [(1, "stopped")])
+    assert long.history[0]["error"] == "stopped by a signal when the grace was over"
+    assert (long.run_at, long.last_error) == (due[long.pk], "")
+    assert (state(asked), ends(asked)) == (("ready", 0, 0, 1), [(1, "snoozed")])
+    assert tree.count(status="running") == 0
+    assert lines(workers, "The grace is over: 1 runs are cut")
+    (tmp_path / "never").touch()
+    again = tree.start("--burst", "--processes", "2")
+    tree.wait_for_status(long, "done")
+    for job in queued:
+        tree.wait_for_status(job, "done")
+    again.stop()
+
+
+def test_a_second_signal_ends_the_grace(tree: Tree, tmp_path: Path) -> None:
+    job = wait_for_file.enqueue("a", str(tmp_path / "never"))
+    workers = tree.start(settings={"SHUTDOWN_GRACE": 60})
+    wait_for_effect(tree, "a:start")
+    begun = time.monotonic()
+    workers.signal(signal.SIGTERM)
+    wait_for(lambda: lines(workers, "SIGTERM: no more claims"))
+    workers.signal(signal.SIGTERM)
+    assert workers.wait() == 3
+    assert time.monotonic() - begun < 2
+    assert session_pids(workers.pid) == []
+    assert (state(job), ends(job)) == (("ready", 0, 0, 1), [(1, "stopped")])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_every_process_counts_once_and_a_cooperative_handler_makes_the_stop_clean(
+    tree: Tree, tmp_path: Path, number: signal.Signals
+) -> None:
+    asked, short = stop_when_asked.enqueue("asked"), wait_for_file.enqueue("short", str(tmp_path / "go"))
+    workers = tree.start("--threads", "2")
+    for key in ("asked", "short"):
+        wait_for_effect(tree, f"{key}:start")
+    workers.signal_tree(number)
+    wait_for_effect(tree, "asked:stopped")
+    assert lines(workers, f"{number.name}: no more claims; runs may finish for 5 s")
+    (tmp_path / "go").touch()
+    assert workers.wait() == 0
+    assert session_pids(workers.pid) == []
+    assert state(asked) == ("ready", 0, 0, 1)
+    assert state(short) == ("done", 0, 0, 1)
+    assert not lines(workers, "The grace is over")
+
+
+@on_postgresql
+def test_a_signal_during_the_start_leaves_nothing(tree: Tree) -> None:
+    jobs = [nothing.enqueue(number) for number in range(20)]
+    started: dict[float, Any] = {delay: tree.start("--processes", "2") for delay in (0.0, 0.25, 0.35, 0.45, 0.55, 0.65, 0.8)}
+    begun = time.monotonic()
+    for delay, workers in started.items():
+        wait_for(lambda: time.monotonic() - begun >= delay)  # noqa: B023
+        workers.signal(signal.SIGTERM)
+    # Until Django is set up a signal ends it as it ends any program.
+    assert {workers.wait() for workers in started.values()} <= {0, -signal.SIGTERM}
+    for workers in started.values():
+        wait_until_gone(workers, 2.0)
+    assert {state(job)[:3] for job in jobs} <= {("ready", 0, 0), ("done", 0, 0)}
+    assert {job.token for job in tree.jobs(status="done")} <= {1}
+
+
+def test_an_idle_tree_stops_at_once_with_exit_0(tree: Tree) -> None:
+    workers = tree.start("--processes", "2")
+    workers.wait_until_ready(2)
+    begun = time.monotonic()
+    assert workers.stop() == 0
+    assert time.monotonic() - begun < 1.5
+    assert workers.worker_pids() == []
+    assert workers.log.splitlines()[-1].endswith("Workers stopped (exit 0)")
+
+
+def test_a_process_that_dies_during_the_stop_is_not_replaced(tree: Tree, tmp_path: Path) -> None:
+    job = wait_for_file.enqueue("a", str(tmp_path / "never"))
+    workers = tree.start()
+    pid = wait_for_effect(tree, "a:start")
+    workers.signal(signal.SIGTERM)
+    wait_for(lambda: lines(workers, "SIGTERM: no more claims"))
+    os.kill(pid, signal.SIGKILL)
+    assert workers.wait(3.0) == 0
+    assert (state(job), ends(job)) == (("ready", 0, 1, 1), [(1, "died")])
