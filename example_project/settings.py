@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import environ  # type: ignore[import-untyped]
+import environ
 
 from example_project.database import VAR
 

@@ -159,7 +159,7 @@ class Tree:
         return list(Job.objects.using(self.alias).filter(**conditions).order_by("id"))
 
     def count(self, **conditions: Any) -> int:
-        return Job.objects.using(self.alias).filter(**conditions).count()
+        return int(Job.objects.using(self.alias).filter(**conditions).count())
 
     def wait_for_status(self, job: Job, *statuses: str, timeout: float = 30.0) -> Job:
         def reached() -> bool:

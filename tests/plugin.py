@@ -36,7 +36,9 @@ def _postgresql() -> dict[str, Any]:
         url = server.url
     config = dict(environ.Env.db_url_config(url))
     if "postgresql" not in str(config["ENGINE"]):
-        raise pytest.UsageError(f"DATABASE_URL is {url!r}; the tests take a PostgreSQL there, or none to start their own.")
+        raise pytest.UsageError(
+            f"DATABASE_URL is {url!r}; the tests take a PostgreSQL there, or none to start their own."
+        )
     return config
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.checks import CheckMessage, run_checks
 from django.db import connections, models
 from django.test.utils import isolate_apps
@@ -118,7 +119,7 @@ def test_a_foreign_key_to_job_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
             class Meta:
                 app_label = "app"
 
-        monkeypatch.setattr(checks.apps, "get_models", lambda **kwargs: [Receipt])
+        monkeypatch.setattr(apps, "get_models", lambda **kwargs: [Receipt])
         (message,) = checks.check_foreign_keys(None)
     assert (message.id, message.msg) == ("django_jobs.E005", "app.Receipt.job is a foreign key to a job.")
 

@@ -101,7 +101,10 @@ def test_a_missing_job_is_named(engine: Engine) -> None:
     [
         (["--threads", "0"], "--threads is '0'; give a whole number from 1 to 1000."),
         (["--processes", "x"], "--processes is 'x'; give a whole number from 1 to 1000."),
-        (["--queues", "a b"], "--queues: the queue name 'a b' has a comma, a space or a control character; leave it out."),
+        (
+            ["--queues", "a b"],
+            "--queues: the queue name 'a b' has a comma, a space or a control character; leave it out.",
+        ),
     ],
 )
 def test_runworkers_refuses_wrong_options_with_one_line_and_exit_2(tree: Tree, options: list[str], says: str) -> None:

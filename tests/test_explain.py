@@ -74,9 +74,7 @@ def test_a_future_job_says_when_it_is_due(engine: Engine) -> None:
 def test_a_retry_says_which_attempt_waits_and_why(engine: Engine) -> None:
     job = nothing.enqueue()
     settle(engine, job, "ready", "attempt", "ValueError: no", delay=600)
-    assert job.explain() == (
-        "Attempt 2 of 8 is due in 10 min; the last run ended as 'raised': ValueError: no."
-    )
+    assert job.explain() == ("Attempt 2 of 8 is due in 10 min; the last run ended as 'raised': ValueError: no.")
 
 
 def test_a_streak_of_the_same_end_is_counted(engine: Engine) -> None:

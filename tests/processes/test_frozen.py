@@ -57,7 +57,8 @@ def test_the_outcome_of_a_run_whose_lease_was_lost_is_refused(tree: Tree, tmp_pa
 def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once_and_so_do_all_others(
     tree: Tree, vendor: str, tmp_path: Path
 ) -> None:
-    workers = tree.start("--processes", "1", "--threads", "3", settings=LEASE_2)
+    lease = {"LEASE": 1.6, "HEARTBEAT": 0.5}
+    workers = tree.start("--processes", "1", "--threads", "3", settings=lease)
     running = wait_for_file.enqueue("running", str(tmp_path / "go"))
     pid = wait_for_effect(tree, "running:start")
     # Once a type is measured as quick, more of it is claimed than there are free threads: what waits behind the holder.
@@ -65,13 +66,13 @@ def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once_and_so_
         leave_effect.enqueue(f"measured {number}")
     wait_for(lambda: tree.count(status="done") == 30)
     with transaction.atomic(using=tree.alias):
-        hold_in_one_call.using(priority=1).enqueue("holder", 6)
+        hold_in_one_call.using(priority=1).enqueue("holder", 5)
         others = [leave_effect.enqueue(f"other {number}") for number in range(50)]
     assert wait_for_effect(tree, "holder:start") == pid
     ahead = tree.count(status="running")
     others += [leave_effect.enqueue(f"later {number}") for number in range(50)]
     if vendor == "postgresql":
-        thief = tree.start(settings=LEASE_2)
+        thief = tree.start(settings=lease)
     (tmp_path / "go").touch()
     for job in (running, *others):
         tree.wait_for_status(job, "done")
