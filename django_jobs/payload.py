@@ -61,7 +61,7 @@ def check(value: Any, where: str, depth: int = 0) -> None:
 
 def _check_inside(value: dict[Any, Any] | list[Any], where: str, depth: int) -> None:
     if depth > DEPTH_LIMIT:
-        raise InvalidJob(f"{where[:60]}... is nested over {DEPTH_LIMIT} deep; pass flatter data.")
+        raise InvalidJob(f"{where[:120]}... is nested over {DEPTH_LIMIT} deep; pass flatter data.")
     if isinstance(value, list):
         for index, item in enumerate(value):
             check(item, f"{where}[{index}]", depth)
@@ -104,7 +104,7 @@ def dump(value: Any) -> str:
 
 def _without_exponent(found: re.Match[str]) -> str:
     # PostgreSQL's jsonb turns 1e+23 into a whole number; with a decimal point it comes back as the float it was.
-    return found.group() if found.group()[0] == '"' else f"{float(found.group()):.1f}"
+    return found.group() if found.group()[0] == '"' else f"{Decimal(found.group()):f}.0"
 
 
 def dump_result(value: Any, limit: int) -> str | None:
@@ -131,8 +131,9 @@ def dump_result(value: Any, limit: int) -> str | None:
 def _storable_inside(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return storable(value)
-    if depth > DEPTH_LIMIT:
-        return value
+    if isinstance(value, dict | list) and depth >= DEPTH_LIMIT:
+        # Not left to `check`: what holds itself twice would be walked for ever.
+        raise InvalidJob(f"the result is nested over {DEPTH_LIMIT} deep; return flatter data.")
     if isinstance(value, list):
         return [_storable_inside(item, depth + 1) for item in value]
     if isinstance(value, dict):

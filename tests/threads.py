@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -23,9 +23,12 @@ class Session:
         self.alias = alias
         self._thread = ThreadPoolExecutor(1)
         self._atomic: transaction.Atomic | None = None
+        self._last: Future[Any] | None = None
+        self._connection = self.do(lambda: connections[alias])
 
     def start(self, call: Callable[[], T]) -> Future[T]:
-        return self._thread.submit(call)
+        self._last = found = self._thread.submit(call)
+        return found
 
     def do(self, call: Callable[[], T]) -> T:
         return self.start(call).result(SECONDS)
@@ -47,10 +50,18 @@ class Session:
         self.commit()
 
     def close(self) -> None:
+        self._cancel()
         if self._atomic is not None:
             self.rollback()
         self.do(connections.close_all)
         self._thread.shutdown()
+
+    def _cancel(self) -> None:
+        """End a statement that still waits, as it does when the test failed: others wait for its locks."""
+        raw: Any = self._connection.connection
+        if self._last is not None and not self._last.done() and raw is not None:
+            raw.cancel() if self._connection.vendor == "postgresql" else raw.interrupt()
+            wait([self._last], SECONDS)
 
 
 def _execute(alias: str, statement: str, parameters: Sequence[Any]) -> list[Any]:

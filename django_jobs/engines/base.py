@@ -163,7 +163,10 @@ class Engine(ABC):
 
     @abstractmethod
     def claim(self, order: ClaimOrder) -> ClaimResult:
-        """Claim due jobs, strictly by priority, then by due time; park those of a type not in the order."""
+        """Claim due jobs, strictly by priority, then by due time; park those of a type not in the order.
+
+        Of queues with the same priority a batch may take one after the other, that of the longest waiting job first.
+        """
 
     @abstractmethod
     def claim_parked(self, order: ClaimOrder) -> ClaimResult:

@@ -5,12 +5,10 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from django.db import OperationalError, transaction
 from django.db.utils import DatabaseError
-from django.utils import timezone
 
 from django_jobs.conf import conf
 from django_jobs.engines.base import (
@@ -27,13 +25,10 @@ from django_jobs.engines.base import (
     ended,
     milliseconds,
 )
+from django_jobs.engines.sqlite_parts import LATER, NOW, UNLESS_TAKEN, one_of, read, served, stored
 from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job
 
-# The database's clock here is the host's: one host, one file. Six digits, as Django stores them: times compare as text.
-NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
-LATER = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', printf('%%+.3f seconds', {}))"
-UNLESS_TAKEN = "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 HISTORY_LIMIT = 10
 _CLAIMED = "id, token, type, payload, attempts, max_attempts, idempotency_key, timeout, slot"
 
@@ -98,11 +93,11 @@ class SQLiteEngine(Engine):
             f"(%(type)s, %(queue)s, %(priority)s, %(payload)s, %(idempotency_key)s, "
             f"COALESCE(%(run_at)s, {LATER.format('%(delay)s')}), %(max_attempts)s, %(timeout)s) {conflict} RETURNING *"
         )
-        parameters = {**asdict(new), "run_at": None if new.run_at is None else _stored(new.run_at)}
+        parameters = {**asdict(new), "run_at": None if new.run_at is None else stored(new.run_at)}
         return list(Job.objects.using(self.alias).raw(sql, parameters))
 
     def claim(self, order: ClaimOrder) -> ClaimResult:
-        where, parameters = _served(order.queues)
+        where, parameters = served(order.queues)
         with self._writing() as cursor:
             cursor.execute(
                 f"SELECT {_CLAIMED} FROM django_jobs_job WHERE status = 'ready' AND parked IS NULL "
@@ -117,8 +112,8 @@ class SQLiteEngine(Engine):
             return ClaimResult(_take(cursor, order, known), len(unknown))
 
     def claim_parked(self, order: ClaimOrder) -> ClaimResult:
-        where, parameters = _served(order.queues)
-        known, types = _one_of("type", order.types)
+        where, parameters = served(order.queues)
+        known, types = one_of("type", order.types)
         with self._writing() as cursor:
             cursor.execute(
                 f"SELECT {_CLAIMED} FROM django_jobs_job WHERE parked IS NOT NULL AND parked = 'type' "
@@ -129,8 +124,8 @@ class SQLiteEngine(Engine):
             return ClaimResult(_take(cursor, order, cursor.fetchall()), 0)
 
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
-        where, parameters = _served(queues)
-        known, type_parameters = _one_of("type", types)
+        where, parameters = served(queues)
+        known, type_parameters = one_of("type", types)
         with self.connection.cursor() as cursor:
             cursor.execute(
                 "SELECT max(0, (julianday(min(run_at)) - julianday('now')) * 86400.0) FROM django_jobs_job "
@@ -235,23 +230,6 @@ class SQLiteEngine(Engine):
         return True
 
 
-def _stored(moment: datetime) -> str:
-    # isoformat and not strftime, which writes the year 1 without its zeros.
-    return moment.astimezone(timezone.get_fixed_timezone(0)).replace(tzinfo=None).isoformat(" ", "microseconds")
-
-
-def _served(queues: tuple[str, ...] | None) -> tuple[str, list[str]]:
-    if queues is None:
-        return "", []
-    condition, parameters = _one_of("queue", queues)
-    return f"AND {condition}", parameters
-
-
-def _one_of(column: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
-    # As one JSON text: SQLite limits how many parameters a statement may have.
-    return f"{column} IN (SELECT value FROM json_each(%s))", [json.dumps(values)]
-
-
 def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
     for row in rows:
         cursor.execute(
@@ -260,12 +238,7 @@ def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
             "WHERE id = %s",
             [order.locked_by, order.lease, row[0]],
         )
-    return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], _read(row[8])]) for row in rows]
-
-
-def _read(stored: datetime | None) -> datetime | None:
-    # Django's converter for the column has made it a datetime, without its time zone.
-    return None if stored is None else stored.replace(tzinfo=timezone.get_fixed_timezone(0))
+    return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], read(row[8])]) for row in rows]
 
 
 def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], max_uncounted: int) -> str:

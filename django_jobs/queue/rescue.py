@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from django_jobs import log
 from django_jobs.engines.base import LEASE_RAN_OUT, Engine, Run, Settlement, released
@@ -103,7 +103,7 @@ def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: in
             statuses = engine.settle(settlements, max_uncounted)
     except (OperationalError, InterfaceError):
         raise
-    except DatabaseError:
+    except Exception:
         if len(settlements) == 1:
             log.loop_failed(f"Taking back job {settlements[0].run.id}")
             return {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import connections
@@ -12,7 +14,7 @@ from django.db.backends.signals import connection_created
 SQLITE_WAIT = 30.0
 # The project's OPTIONS, kept because a template forked later starts from what this process changed.
 _given: dict[str, dict[str, Any]] = {}
-_latest = threading.local()
+_threads = threading.local()
 
 
 def configure_connections(role: str, lease: float) -> None:
@@ -57,20 +59,39 @@ def longest_wait(alias: str, lease: float) -> float:
 
 
 def _remember(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
-    setattr(_latest, connection.alias, connection.connection)
+    _seen(connection.alias).append(connection.connection)
 
 
-def broke(alias: str) -> bool:
-    """Tell whether this thread's latest connection to a database ended without anybody here closing it.
+def _seen(alias: str) -> deque[Any]:
+    """Return the driver's connections that this thread has used lately."""
+    found: deque[Any] | None = getattr(_threads, alias, None)
+    if found is None:
+        found = deque(maxlen=8)
+        setattr(_threads, alias, found)
+    return found
 
-    Django's wrapper forgets a connection that breaks inside `atomic()`; the driver's own object still knows.
+
+def watch(alias: str) -> None:
+    """Begin to look out for connections that break."""
+    seen = _seen(alias)
+    seen.clear()
+    seen.append(connections[alias].connection)
+
+
+def broke(alias: str, errors: Iterable[BaseException]) -> bool:
+    """Tell whether a connection of this thread to a database was cut since `watch`, as far as a run's errors show.
+
+    Django's wrapper closes a connection that breaks inside `atomic()`, and makes another; the driver's own object
+    still knows. Errors alone do not tell: they may come from another database.
     """
-    return bool(getattr(getattr(_latest, alias, None), "broken", False))
+    cut = any(_is_cut(error) for error in errors)
+    return any(getattr(raw, "broken", False) or (cut and getattr(raw, "closed", False)) for raw in _seen(alias))
 
 
-def forget_broken(alias: str) -> None:
-    if broke(alias):
-        setattr(_latest, alias, None)
+def _is_cut(error: BaseException) -> bool:
+    # A session that was ended by the server (57P0x), or by no word of it.
+    state = getattr(error, "sqlstate", "")
+    return state is None or state.startswith(("08", "57P0"))
 
 
 def discard_open_transactions() -> list[str]:

@@ -19,7 +19,7 @@ from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry
 from django_jobs.registry import JobType
-from django_jobs.workers.connections import broke, discard_open_transactions, forget_broken
+from django_jobs.workers.connections import broke, discard_open_transactions, watch
 
 ERROR_LIMIT = 20_000
 SHORT_ERROR_LIMIT = 500
@@ -77,7 +77,7 @@ class Runner:
                     connection.close()
             if connection.queries_logged:
                 reset_queries()
-        forget_broken(self._engine.alias)
+        watch(self._engine.alias)
 
     def _returned(self, claimed: Claimed, job_type: JobType, value: Any, started: float) -> Done | Settlement:
         if isinstance(value, Outcome):
@@ -136,8 +136,9 @@ class Runner:
 
         The class only says when it need not be asked: a constraint that was violated proves that the server answered.
         """
-        broken = broke(self._engine.alias)
-        if not broken and not any(isinstance(link, OperationalError | InterfaceError) for link in _chain(error)):
+        errors = list(_chain(error))
+        broken = broke(self._engine.alias, errors)
+        if not broken and not any(isinstance(link, OperationalError | InterfaceError) for link in errors):
             return None
         if not self._engine.probe(timeout=PROBE_SECONDS):
             return self._settled(claimed, "ready", "loss", "database away", error, started, delay=LOSS_PAUSE)

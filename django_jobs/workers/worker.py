@@ -25,6 +25,7 @@ from django_jobs.workers.seats import SEATS, Phase, SeatMap
 from django_jobs.workers.writer import Writer
 
 LONGEST_WAIT = 1.0
+BIDES_UNTIL_SAID = 6
 # What was claimed ahead and has not started for so long, because all threads are busy with something else, goes back.
 WAITED_SECONDS = 5.0
 
@@ -59,7 +60,7 @@ class Worker:
         self._pace = Pace(settings.threads)
         self._executor = Executor(engine, settings, region, self._writer, self._pace, label, doorbell.ring)
         self._claimer = Claimer(engine, plan, incarnation, region, self._executor, self._pace, self._free)
-        self._unsupervised = False
+        self._bided = 0
 
     def run(self) -> None:
         """Work until told to stop or orphaned; return when every outcome is stored."""
@@ -95,23 +96,26 @@ class Worker:
 
     def _step(self) -> float:
         self._give_back_what_waits()
-        if not self._is_supervised():
-            self._region.set_phase(Phase.BUSY)
-            return LONGEST_WAIT
         self._engine.prepare(self._statement_timeout)
-        pause = self._claimer.step()
+        pause = self._claimer.step() if self._is_supervised() else self._bide()
         idle = self._claimer.idle and len(self._free) == SEATS
         self._region.set_phase(Phase.IDLE if idle else Phase.BUSY)
         return pause
 
     def _is_supervised(self) -> bool:
         """Tell whether leases are being extended: if not, no more is claimed, since it could not be kept."""
-        silent = time.monotonic() - self._seats.last_beat
-        unsupervised = silent > self._plan.settings.lease * 2 / 3
-        if unsupervised and not self._unsupervised and self._seats.last_beat:
-            log.unsupervised(os.getpid(), silent)
-        self._unsupervised = unsupervised
-        return not unsupervised
+        supervised = time.monotonic() - self._seats.last_beat < self._plan.settings.lease * 2 / 3
+        if supervised:
+            self._bided = 0
+        return supervised
+
+    def _bide(self) -> float:
+        """Wait for the supervisor; say so when it has been away for longer than it may need after an outage."""
+        self._engine.look(self._plan.queues, self._plan.types)  # fails while the database is away
+        self._bided += 1
+        if self._bided == BIDES_UNTIL_SAID:
+            log.unsupervised(os.getpid(), time.monotonic() - self._seats.last_beat)
+        return LONGEST_WAIT
 
     def _wait(self, pause: float) -> None:
         if pause <= 0:
@@ -127,6 +131,7 @@ class Worker:
 
     def _after_error(self, error: Exception) -> float:
         self._region.tick_claims()
+        self._bided = 0
         self._engine.connection.close()
         if self._engine.probe(timeout=self._statement_timeout):
             log.loop_failed("Claiming jobs")

@@ -54,10 +54,12 @@ def gate(engine: Engine) -> Iterator[Session]:
         END $$;
         """,
     )
-    with session(engine.alias) as found:
-        found.sql("SET search_path = gate, pg_catalog, public")
-        yield found
-    sql(engine, "SELECT pg_advisory_unlock_all(); DROP SCHEMA gate CASCADE")
+    try:
+        with session(engine.alias) as found:
+            found.sql("SET search_path = gate, pg_catalog, public")
+            yield found
+    finally:
+        sql(engine, "SELECT pg_advisory_unlock_all(); DROP SCHEMA gate CASCADE")
 
 
 def close_gate(engine: Engine) -> None:

@@ -14,6 +14,7 @@ from tests.engines.common import (
     alter,
     beside_others,
     claim_one,
+    clock,
     ids,
     on_postgresql,
     row,
@@ -146,9 +147,14 @@ def test_an_end_that_waited_for_a_heartbeat_is_written(engine: Engine, name: str
         other.do(lambda: engine.extend([run], 60))
         late = third.start(lambda: WRITES[name](engine, [run]))
         wait_for_blocked()
+        waited_until = clock(engine)
         other.commit()
         assert late.result(10) == {run.id}
-    assert row(engine, run.id)["status"] == {"complete": "done", "settle": "ready"}[name]
+    after = row(engine, run.id)
+    # Its times are those of the end of the wait.
+    written = {"complete": ("done", after["finished_at"]), "settle": ("ready", after["run_at"])}[name]
+    assert after["status"] == written[0]
+    assert written[1] > waited_until
 
 
 # Rows are locked in id order, so that two batches, or a batch and a heartbeat, never wait for each other in a circle.

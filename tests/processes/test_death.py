@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 from tests.app.jobs import die, leave_effect, nothing, wait_for_file
@@ -49,7 +50,9 @@ def test_jobs_of_a_killed_process_run_again_within_two_seconds_and_those_of_othe
         assert state(job) == ("done", 0, 0, 2 if again else 1)
         assert ends(job) == ([(1, "died")] if again else [])
         assert not again or job.history[0]["error"] == "The worker process died: signal 9 (SIGKILL)."
-    assert jobs[3].result & (1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1) == 0, "a subprocess ignores signals"
+    ignored = jobs[3].result
+    assert isinstance(ignored, int)
+    assert ignored & (1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1) == 0, "a subprocess ignores signals"
     assert workers.stop() == 0
 
 
@@ -111,7 +114,11 @@ def test_killers_are_dead_after_two_processes_and_innocents_are_done(tree: Tree)
     ]
     assert {(job.attempts, job.losses) for job in tree.jobs(type=leave_effect.name)} == {(0, 0)}
     assert len({key for key, _ in effects(tree, key__startswith="innocent")}) == 50
-    assert len(lines(workers, " jobs in its hands ")) == len(effects(tree, key__in=["9", "11", "exit"])) == 2 * len(killers)
+    assert (
+        len(lines(workers, " jobs in its hands "))
+        == len(effects(tree, key__in=["9", "11", "exit"]))
+        == 2 * len(killers)
+    )
     assert workers.stop() == 0
 
 
@@ -124,7 +131,7 @@ def test_a_process_that_keeps_dying_is_restarted_more_and_more_slowly(tree: Tree
         wait_for(lambda: pid not in workers.worker_pids(), what="its row is gone")  # noqa: B023
         assert len(lines(workers, " died: signal 9")) == number + 1
     starts = [line[11:23] for line in lines(workers, " is ready")]
-    pauses = [_milliseconds(later) - _milliseconds(earlier) for earlier, later in zip(starts, starts[1:], strict=False)]
+    pauses = [_milliseconds(later) - _milliseconds(earlier) for earlier, later in pairwise(starts)]
     assert pauses[0] < 500, pauses
     assert pauses[-1] >= 1000, pauses
     job = nothing.enqueue()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 from django.db import transaction
+from django.db.models.functions import Now
 
+from django_jobs.models import Worker
 from tests.app.jobs import leave_effect, nothing, wait_for_file
 from tests.app.process_jobs import end_by_file, hold_in_one_call
 from tests.harness import Tree, wait_for
@@ -40,7 +43,9 @@ def test_the_outcome_of_a_run_whose_lease_was_lost_is_refused(tree: Tree, tmp_pa
     (tmp_path / "raises.1").write_text("raise")
     frozen.signal_tree(signal.SIGCONT)
     wait_for(lambda: len(lines(frozen, "its outcome is refused")) == 2, what="both outcomes are refused")
-    assert all(line.split("WARNING")[1].strip().startswith("Lost lease: run 1 of job ") for line in lines(frozen, "refused"))
+    assert all(
+        line.split("WARNING")[1].strip().startswith("Lost lease: run 1 of job ") for line in lines(frozen, "refused")
+    )
     for job in jobs:
         assert (state(job), ends(job)) == (("running", 0, 1, 2), [(1, "lease ran out")])
         (tmp_path / f"{job.args[0]}.2").write_text("return")
@@ -106,7 +111,8 @@ def test_worker_processes_claim_nothing_while_their_supervisor_is_stopped(tree: 
     workers = tree.start(settings=LEASE_2)
     workers.wait_until_ready()
     os.kill(workers.pid, signal.SIGSTOP)
-    wait_for(lambda: lines(workers, "its supervisor has not extended leases"), what="the worker process notices")
+    beaten = Worker.objects.using(tree.alias).filter(heartbeat_at__gt=Now() - timedelta(seconds=1.5))
+    wait_for(lambda: not beaten.exists(), what="no heartbeat for over two thirds of the lease")
     job = leave_effect.enqueue("a")
     second = tree.start(settings=LEASE_2)
     tree.wait_for_status(job, "done")

@@ -99,7 +99,9 @@ def test_a_signal_to_every_process_counts_once_and_a_cooperative_handler_makes_t
 @on_postgresql
 def test_a_signal_during_the_start_leaves_nothing(tree: Tree) -> None:
     jobs = [nothing.enqueue(number) for number in range(20)]
-    started: dict[float, Any] = {delay: tree.start("--processes", "2") for delay in (0.0, 0.25, 0.35, 0.45, 0.55, 0.65, 0.8)}
+    started: dict[float, Any] = {
+        delay: tree.start("--processes", "2") for delay in (0.0, 0.25, 0.35, 0.45, 0.55, 0.65, 0.8)
+    }
     begun = time.monotonic()
     for delay, workers in started.items():
         wait_for(lambda: time.monotonic() - begun >= delay)  # noqa: B023

@@ -1,0 +1,35 @@
+"""Pieces of SQL and of rows in which SQLite is its own."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from django.utils import timezone
+
+# The database's clock here is the host's: one host, one file. Six digits, as Django stores them: times compare as text.
+NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
+LATER = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', printf('%%+.3f seconds', {}))"
+UNLESS_TAKEN = "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
+
+
+def stored(moment: datetime) -> str:
+    # isoformat and not strftime, which writes the year 1 without its zeros.
+    return moment.astimezone(timezone.get_fixed_timezone(0)).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def served(queues: tuple[str, ...] | None) -> tuple[str, list[str]]:
+    if queues is None:
+        return "", []
+    condition, parameters = one_of("queue", queues)
+    return f"AND {condition}", parameters
+
+
+def one_of(column: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
+    # As one JSON text: SQLite limits how many parameters a statement may have.
+    return f"{column} IN (SELECT value FROM json_each(%s))", [json.dumps(values)]
+
+
+def read(stored: datetime | None) -> datetime | None:
+    # Django's converter for the column has made it a datetime, without its time zone.
+    return None if stored is None else stored.replace(tzinfo=timezone.get_fixed_timezone(0))

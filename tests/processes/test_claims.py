@@ -1,0 +1,117 @@
+"""Claims: those that got no answer, those that are started late, and none without a supervisor."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.db import OperationalError
+
+from django_jobs.engines.base import ClaimOrder, ClaimResult, Engine
+from django_jobs.models import Job
+from django_jobs.models import Worker as WorkerRow
+from django_jobs.workers import claims
+from django_jobs.workers.executor import Assigned
+from django_jobs.workers.runner import Runner
+from tests.app.jobs import leave_effect, nothing
+from tests.app.models import Effect
+from tests.processes.parts import Tables, claim, claimed, states
+
+pytestmark = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
+
+
+def test_a_claim_that_was_made_although_no_answer_came_is_given_back_uncharged(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    jobs = [nothing.enqueue(number) for number in range(2)]
+    real, lost = engine.claim, [True]
+
+    def claim_without_answer(order: ClaimOrder) -> ClaimResult:
+        found = real(order)
+        if lost and lost.pop():
+            raise OperationalError("connection reset by peer")
+        return found
+
+    monkeypatch.setattr(engine, "claim", claim_without_answer)
+    with pytest.raises(OperationalError):
+        worker._claimer.step()
+    (unanswered,) = worker._claimer._unanswered
+    assert {(job.refresh().status, job.locked_by) for job in jobs} == {("running", unanswered)}
+    worker._claimer.step()  # gives them back, and claims them with another number
+    assert {(job.refresh().status, job.token, job.attempts, job.losses) for job in jobs} == {("running", 2, 0, 0)}
+    assert unanswered not in {job.locked_by for job in jobs}
+    assert [seat.job_id for seat in tables.region.seats()] == [job.pk for job in jobs]
+
+
+def test_a_claim_that_commits_late_is_given_back_too(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    monkeypatch.setattr(claims, "LOST_CHECK_SECONDS", 0.0)
+    real = engine.claim
+    monkeypatch.setattr(engine, "claim", lambda order: (_ for _ in ()).throw(OperationalError("reset")))
+    with pytest.raises(OperationalError):
+        worker._claimer.step()
+    monkeypatch.setattr(engine, "claim", real)
+    worker._claimer.step()
+    (unanswered,) = worker._claimer._unanswered
+    late = claimed(engine, 2, unanswered)  # the server has only now come to it
+    assert [status for status, *_ in states(engine, late)] == ["running", "running"]
+    worker._claimer._idle_until = 0.0
+    worker._claimer.step()
+    assert {row[1:3] for row in states(engine, late)} == {(0, 0)}
+    assert unanswered not in {job.locked_by for job in Job.objects.using(engine.alias).all()}
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_claim_that_is_started_late_is_renewed_first(engine: Engine, taken: bool) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    leave_effect.enqueue("a")
+    (job,) = claim(engine, 1, f"{tables.child.incarnation}:1")
+    tables.seat([job])
+    if taken:
+        Job.objects.using(engine.alias).update(status="ready", locked_by=None, locked_until=None)
+        claim(engine, 1, "other:1")
+    ended = worker._executor._run(
+        Runner(engine, tables.plan.settings, "host:1"), Assigned(0, job, time.monotonic() - 60)
+    )
+    assert (getattr(ended.outcome, "cause", "done"), Effect.objects.using(engine.alias).count()) == (
+        ("released", 0) if taken else ("done", 1)
+    )
+
+
+def test_the_row_of_a_living_child_that_others_deleted_is_made_again(engine: Engine) -> None:
+    tables = Tables(engine)
+    tables.region.tick_claims()
+    tables.pulse.beat()
+    assert not WorkerRow.objects.using(engine.alias).exists()  # it starts, and will make its own row
+    worker = tables.worker()
+    worker._register()
+    worker._register()  # the answer to the first may be lost
+    assert WorkerRow.objects.using(engine.alias).get().heartbeat_at is not None
+    WorkerRow.objects.using(engine.alias).all().delete()
+    tables.map.beat(time.monotonic())
+    worker._step()
+    tables.pulse.beat()
+    row = WorkerRow.objects.using(engine.alias).get()
+    assert (row.pk, row.pid, row.threads) == (tables.child.incarnation, tables.child.pid, 2)
+
+
+def test_a_worker_claims_nothing_while_leases_are_not_extended_and_says_so_once(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    nothing.enqueue()
+    tables.map.beat(0.0)
+    assert worker._step() > 0
+    tables.map.beat(time.monotonic() - 21)
+    for _ in range(9):
+        assert worker._step() > 0
+    assert tables.region.seats() == []
+    assert len([record for record in caplog.records if "has not extended leases for 21 s" in record.message]) == 1
+    tables.map.beat(time.monotonic() - 19)
+    worker._step()
+    assert len(tables.region.seats()) == 1

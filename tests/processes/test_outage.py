@@ -1,0 +1,152 @@
+"""The database away for longer than a lease, under two trees with running jobs (hazard 2)."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import environ
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from example_project import postgres
+from tests import router
+from tests.app.jobs import leave_effect, wait_for_file
+from tests.app.process_jobs import end_by_file
+from tests.harness import RunWorkers, Tree, wait_for
+from tests.processes.common import (
+    ends,
+    lines,
+    session_pids,
+    state,
+    wait_for_effect,
+    wait_seconds,
+)
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.postgresql,
+    pytest.mark.skipif(postgres.find_binaries() is None, reason="neither an installed PostgreSQL nor the wheel"),
+]
+ALIAS = "outage"
+LEASE = {"LEASE": 1.5, "HEARTBEAT": 0.5, "SHUTDOWN_GRACE": 1}
+
+
+@pytest.fixture
+def server(django_db_setup: None, django_db_blocker: Any) -> Iterator[postgres.Server]:
+    """A server of this test's own, with the tables, to be stopped and started; the jobs are there."""
+    with postgres.temporary() as found, django_db_blocker.unblock():
+        url = dict(environ.Env.db_url_config(found.url))
+        connections.settings[ALIAS] = {**connections.settings["default"], **url}
+        router.jobs_alias = ALIAS
+        try:
+            call_command("migrate", database=ALIAS, run_syncdb=True, verbosity=0)
+            yield found
+        finally:
+            router.jobs_alias = "default"
+            connections[ALIAS].close()
+            del connections.settings[ALIAS]
+            del connections[ALIAS]
+
+
+@pytest.fixture
+def trees(server: postgres.Server, tmp_path: Path) -> Iterator[Tree]:
+    found = Tree(ALIAS, tmp_path)
+    yield found
+    found.end_all()
+
+
+@contextmanager
+def down(server: postgres.Server, *processes: tuple[RunWorkers, str], seconds: float = 0.0) -> Iterator[None]:
+    """Take the server away until all these processes have noticed, and for so long at least."""
+    connections[ALIAS].close()
+    begun = time.monotonic()
+    server._end("immediate")
+    try:
+        for workers, process in processes:
+            wait_for(lambda: process in away(workers), what=f"{process} notices")  # noqa: B023
+        wait_seconds(begun + seconds - time.monotonic())
+        yield
+    finally:
+        server._launch(server.port)
+        wait_for(lambda: answers(server), what="the server is back")
+
+
+def answers(server: postgres.Server) -> bool:
+    try:
+        with psycopg.connect(server.url, connect_timeout=2):
+            return True
+    except psycopg.OperationalError:
+        return False
+
+
+def away(workers: RunWorkers) -> list[str]:
+    return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database cannot be reached")]
+
+
+def back(workers: RunWorkers) -> list[str]:
+    return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database is back")]
+
+
+def test_after_an_outage_longer_than_a_lease_nobody_is_reaped_and_work_goes_on(
+    server: postgres.Server, trees: Tree, tmp_path: Path
+) -> None:
+    jobs, both = [], []
+    for queue in ("first", "second"):
+        jobs.append(end_by_file.using(queue=queue).enqueue(queue, str(tmp_path)))
+        both.append(trees.start("--threads", "2", "--queues", f"{queue},default", settings=LEASE))
+    for job in jobs:
+        wait_for_effect(trees, f"{job.queue}:start")
+    pids = [workers.wait_until_ready() for workers in both]
+    wait_seconds(2.0)  # now both may take back others' jobs
+    noticing = [(workers, process) for workers in both for process in ("supervisor", "worker")]
+    with down(server, *noticing, seconds=3.5):
+        pass
+    fresh = [leave_effect.enqueue(str(number)) for number in range(10)]
+    for job in fresh:
+        trees.wait_for_status(job, "done", timeout=10.0)
+    for workers, process in noticing:
+        wait_for(lambda: process in back(workers), 10.0)  # noqa: B023
+    wait_seconds(2.5)  # longer than it takes to become fit and to sweep
+    for job in jobs:
+        assert (state(job), ends(job)) == (("running", 0, 0, 1), [])
+        (tmp_path / f"{job.queue}.1").write_text("return")
+    for job in jobs:
+        trees.wait_for_status(job, "done")
+        assert (state(job), ends(job)) == (("done", 0, 0, 1), [])
+    for workers, before in zip(both, pids, strict=True):
+        assert workers.worker_pids() == before
+        assert sorted(away(workers)) == sorted(back(workers)) == ["supervisor", "worker"]
+        assert not lines(workers, "has not extended leases")
+        assert workers.stop() == 0
+
+
+def test_a_signal_while_the_database_is_away_ends_all_within_the_grace_and_five_seconds(
+    server: postgres.Server, trees: Tree, tmp_path: Path
+) -> None:
+    job = wait_for_file.enqueue("a", str(tmp_path / "go"))
+    busy = trees.start("--threads", "1", settings=LEASE)
+    wait_for_effect(trees, "a:start")
+    idle = trees.start(settings=LEASE)
+    idle.wait_until_ready()
+    both = (busy, idle)
+    with down(server, (busy, "supervisor"), (idle, "supervisor"), (idle, "worker")):
+        starting = trees.start(settings=LEASE)
+        wait_for(lambda: lines(starting, "cannot be reached"))
+        begun = time.monotonic()
+        for workers in (*both, starting):
+            workers.signal(signal.SIGTERM)
+        assert [workers.wait() for workers in (*both, starting)] == [4, 4, 4]
+        assert time.monotonic() - begun <= 1 + 5
+        assert [session_pids(workers.pid) for workers in both] == [[], []]
+    (tmp_path / "go").touch()
+    last = trees.start(settings=LEASE)
+    trees.wait_for_status(job, "done")
+    assert (state(job), ends(job)) == (("done", 0, 0, 2), [(1, "lease ran out")])
+    assert last.stop() == 0

@@ -1,0 +1,138 @@
+"""Results and texts of handlers, made storable; what two JSON texts have in common."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from django_jobs import InvalidJob, JobsError
+from django_jobs.exceptions import InvalidJobType
+from django_jobs.payload import dump, dump_result, same, storable
+
+pytestmark = pytest.mark.fast
+LIMIT = 1000
+# A busy machine is no fault of the code.
+quietly = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
+values = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+    max_leaves=20,
+)
+
+
+@quietly
+@given(values)
+def test_what_is_dumped_is_read_back_as_it_was(value: Any) -> None:
+    assert repr(json.loads(dump(value))) == repr(value)
+
+
+@quietly
+@given(st.floats(min_value=1e16, allow_infinity=False))
+def test_a_float_keeps_its_decimal_point_however_large(value: float) -> None:
+    assert dump([value, f"{value}"]) == f'[{Decimal(repr(value)):f}.0,"{value}"]'
+    assert json.loads(dump(value)) == value
+
+
+@quietly
+@given(values)
+def test_a_text_says_the_same_as_itself_in_another_spelling(value: Any) -> None:
+    assert same(dump(value), json.dumps(value, sort_keys=True, indent=1))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("1", "true"),
+        ("0", "false"),
+        ("[1]", "[true]"),
+        ('"1"', "1"),
+        ("null", "0"),
+        ("[]", "{}"),
+        ("0.1", "0.10000001"),
+    ],
+)
+def test_what_json_tells_apart_is_not_the_same(left: str, right: str) -> None:
+    assert not same(left, right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("1", "1.0"), ("1e2", "100"), ("1e23", "1" + "0" * 23), ('{"a":1,"b":2}', '{"b":2,"a":1}')]
+)
+def test_numbers_and_objects_are_the_same_in_every_spelling(left: str, right: str) -> None:
+    assert same(left, right)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (None, None),
+        (0, "0"),
+        ("ß\x00\ud800", '"ß\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"'),
+        (
+            ["a\x00", {"b\ud800": "\udfff"}],
+            '["a\N{REPLACEMENT CHARACTER}",{"b\N{REPLACEMENT CHARACTER}":"\N{REPLACEMENT CHARACTER}"}]',
+        ),
+        ({"a": [1, 1.5, True, None]}, '{"a":[1,1.5,true,null]}'),
+    ],
+)
+def test_a_result_is_made_storable(value: Any, stored: str | None) -> None:
+    assert dump_result(value, LIMIT) == stored
+
+
+def nest(depth: int) -> list[Any]:
+    inner: list[Any] = []
+    for _ in range(depth - 1):
+        inner = [inner]
+    return inner
+
+
+TWICE: list[Any] = []
+TWICE += [TWICE, TWICE]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "said"),
+    [
+        ((1, 2), InvalidJobType, "the result is a tuple ((1, 2)), not JSON; pass a list."),
+        (
+            {"a": {1}},
+            InvalidJobType,
+            "the result['a'] is a set ({1}), not JSON; pass a list, for example sorted(value).",
+        ),
+        ([object()], InvalidJobType, "the result[0] is a object, not JSON; pass text, numbers, lists and dicts only."),
+        ({1: 2}, InvalidJobType, "the result has the key 1; JSON keys are text: pass str(key)."),
+        (float("nan"), InvalidJob, "the result is nan, which JSON has no word for; pass None or text."),
+        (nest(101), InvalidJob, "the result is nested over 100 deep; return flatter data."),
+        (TWICE, InvalidJob, "the result is nested over 100 deep; return flatter data."),
+        (
+            "ß" * 500,
+            InvalidJob,
+            "the result is 1,002 bytes of JSON; MAX_RESULT_BYTES allows 1,000. Store it elsewhere and return where.",
+        ),
+    ],
+)
+def test_a_result_that_cannot_be_stored_is_refused(value: Any, error: type[JobsError], said: str) -> None:
+    with pytest.raises(error) as caught:
+        dump_result(value, LIMIT)
+    assert str(caught.value) == said
+
+
+def test_results_at_the_limits_are_stored() -> None:
+    assert dump_result("ß" * 499, LIMIT) == f'"{"ß" * 499}"'
+    assert dump_result(nest(100), LIMIT) == "[" * 100 + "]" * 100
+    assert dump_result({"a": [nest(98), 5]}, LIMIT) == '{"a":[' + "[" * 98 + "]" * 98 + ",5]}"
+
+
+def test_a_long_text_is_cut_in_its_middle() -> None:
+    assert storable("a" * 60 + "\x00" + "b" * 60, limit=20) == (
+        "a" * 10 + "\n... 101 characters left out ...\n" + "b" * 10
+    )
+    assert storable("a\x00", limit=20) == "a\N{REPLACEMENT CHARACTER}"
