@@ -7,6 +7,7 @@ from django_jobs.exceptions import (
     EnqueueTimeout,
     IdempotencyConflict,
     InvalidJob,
+    InvalidJobType,
     JobsError,
 )
 from django_jobs.outcomes import Cancel, Fail, Retry, Snooze
@@ -21,6 +22,7 @@ __all__ = [
     "Fail",
     "IdempotencyConflict",
     "InvalidJob",
+    "InvalidJobType",
     "JobFunction",
     "JobsError",
     "Retry",
