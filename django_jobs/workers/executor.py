@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -51,7 +50,6 @@ class Executor:
         self._label = label
         self._ring = ring
         self._stale = min(STALE_SECONDS, settings.lease / 2)
-        self._pid = os.getpid()
         self._queue: SimpleQueue[Assigned] = SimpleQueue()
         self._given = 0
         # One counter a thread: none needs a lock.
@@ -100,8 +98,6 @@ class Executor:
                 # Not the handler's doing, whose errors are values here; without an end the job would be held for ever.
                 log.loop_failed(f"Running job {assigned.claimed.id}")
                 ended = Ended(assigned.seat, assigned.claimed, self._lost(assigned.claimed), 0.0)
-            if os.getpid() != self._pid:
-                os._exit(0)  # a handler forked, and this is the copy of its thread: the end is the original's to tell
             self._region.mark(assigned.seat, State.RETURNED)
             self._writer.put(ended)
             self._taken[index] += 1

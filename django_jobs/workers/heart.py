@@ -193,8 +193,8 @@ class Heart:
         if not self._engine.reaps_by_lease:
             self._take_back_strays()
         elif self._fitness.fit(time.monotonic()):
-            while rescue.reap(self._engine, self._settings.max_uncounted) == rescue.BATCH:
-                pass
+            if rescue.reap(self._engine, self._settings.max_uncounted) == rescue.BATCH:
+                return 0.0  # more, after the heartbeat if that is due
             silent = timedelta(seconds=SILENT_LEASES * self._settings.lease)
             WorkerRow.objects.using(self._engine.alias).filter(heartbeat_at__lt=Now() - silent).delete()
         return self._settings.heartbeat * random.uniform(0.7, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import time
 import traceback
 from collections.abc import Iterator
@@ -170,9 +171,13 @@ class Runner:
 
 def _call(job_type: JobType, claimed: Claimed, context: Context) -> Any:
     content = json.loads(claimed.payload)
-    if job_type.takes_context:
-        return job_type.function(context, *content["args"], **content["kwargs"])
-    return job_type.function(*content["args"], **content["kwargs"])
+    arguments = [context, *content["args"]] if job_type.takes_context else content["args"]
+    pid = os.getpid()
+    try:
+        return job_type.function(*arguments, **content["kwargs"])
+    finally:
+        if os.getpid() != pid:
+            os._exit(0)  # the handler forked, and this is the copy of its thread: the end is the original's to tell
 
 
 def _is_final(job_type: JobType, error: BaseException) -> bool:

@@ -18,6 +18,9 @@ with_processes = [pytest.mark.process, pytest.mark.django_db(transaction=True, d
 on_postgresql = pytest.mark.parametrize("vendor", ["postgresql"], indirect=True)
 on_sqlite = pytest.mark.parametrize("vendor", ["sqlite"], indirect=True)
 
+# For tests that wait until a lease runs out.
+LEASE_2 = {"LEASE": 2, "HEARTBEAT": 0.6}
+
 
 def effects(tree: Tree, **conditions: Any) -> list[tuple[str, int]]:
     """Return the key and the run of each effect, in the order of keys and runs."""

@@ -11,6 +11,7 @@ from tests.app.jobs import die, leave_effect, nothing, wait_for_file
 from tests.app.process_jobs import die_by_exit, start_subprocess
 from tests.harness import Tree, wait_for
 from tests.processes.common import (
+    LEASE_2,
     effects,
     ends,
     lines,
@@ -65,13 +66,13 @@ def _children(pid: int) -> list[int]:
 def test_jobs_of_a_killed_tree_are_run_by_another_within_a_lease_and_a_sweep(tree: Tree, tmp_path: Path) -> None:
     path = tmp_path / "go"
     job = wait_for_file.enqueue("a", str(path))
-    first = tree.start()
+    first = tree.start(settings=LEASE_2)
     wait_for_effect(tree, "a:start")
-    second = tree.start()
+    second = tree.start(settings=LEASE_2)
     second.wait_until_ready()
     # It may take back others' jobs only after a lease of its own.
     first.signal_tree(signal.SIGKILL)
-    wait_for_effect(tree, "a:start", run=2, timeout=3 + 3 + 1)
+    wait_for_effect(tree, "a:start", run=2, timeout=2 + 2 + 1)
     path.touch()
     tree.wait_for_status(job, "done")
     assert state(job) == ("done", 0, 0, 2)
@@ -149,18 +150,18 @@ def test_orphans_of_a_killed_supervisor_claim_nothing_and_are_gone_before_their_
 ) -> None:
     paths = [tmp_path / "short", tmp_path / "long"]
     short, long = (wait_for_file.enqueue(path.name, str(path)) for path in paths)
-    first = tree.start("--threads", "3")
+    first = tree.start("--threads", "3", settings=LEASE_2)
     for path in paths:
         wait_for_effect(tree, f"{path.name}:start")
     os.kill(first.pid, signal.SIGKILL)
     waiting = leave_effect.enqueue("waiting")
     paths[0].touch()
     tree.wait_for_status(short, "done")
-    wait_until_gone(first, timeout=3 * 2 / 3 + 1)
+    wait_until_gone(first, timeout=2 * 2 / 3 + 1)
     assert state(waiting) == ("ready", 0, 0, 0)
     assert state(long) == ("running", 0, 0, 1)
     first.process.wait()
-    second = tree.start()
+    second = tree.start(settings=LEASE_2)
     paths[1].touch()
     for job in (waiting, long):
         tree.wait_for_status(job, "done")
@@ -190,13 +191,13 @@ def test_after_the_death_of_the_template_all_starts_anew_and_nothing_is_charged(
 @on_postgresql
 def test_with_supervisor_and_template_killed_at_once_no_worker_process_lives_on(tree: Tree, tmp_path: Path) -> None:
     job = wait_for_file.enqueue("a", str(tmp_path / "never"))
-    workers = tree.start()
+    workers = tree.start(settings=LEASE_2)
     wait_for_effect(tree, "a:start")
     supervisor, template, *_ = workers.tree_pids()
     for pid in (template, supervisor):
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not session_pids(workers.pid), 1.0, "all are gone")
-    second = tree.start()
+    second = tree.start(settings=LEASE_2)
     wait_for_effect(tree, "a:start", run=2)
     (tmp_path / "never").touch()
     tree.wait_for_status(job, "done")

@@ -15,6 +15,7 @@ from tests.app.jobs import leave_effect, nothing, wait_for_file
 from tests.app.process_jobs import end_by_file, hold_in_one_call
 from tests.harness import Tree, wait_for
 from tests.processes.common import (
+    LEASE_2,
     effects,
     ends,
     lines,
@@ -26,7 +27,6 @@ from tests.processes.common import (
 )
 
 pytestmark = with_processes
-LEASE_2 = {"LEASE": 2, "HEARTBEAT": 0.6}
 
 
 @on_postgresql

@@ -71,8 +71,8 @@ def _transactions(tree: Tree) -> int:
         return int(cursor.fetchone()[0])
 
 
-def _transactions_a_second(tree: Tree, seconds: float = 3.0) -> float:
-    wait_seconds(1.5)  # the server's own counters lag by a second
+def _transactions_a_second(tree: Tree, seconds: float = 2.0) -> float:
+    wait_seconds(1.2)  # the server's own counters lag by a second
     before = _transactions(tree)
     wait_seconds(seconds)
     return (_transactions(tree) - before) / seconds

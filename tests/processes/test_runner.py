@@ -1,0 +1,168 @@
+"""What a run's end counts as: decided by asking the database, not by the class of an exception (hazards 6 and 10)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
+
+from django_jobs import Retry, registry
+from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.registry import JobType
+from django_jobs.workers.executor import Assigned, Executor
+from django_jobs.workers.runner import Runner
+from tests.app.jobs import nothing
+from tests.app.models import Effect
+from tests.harness import wait_for
+from tests.processes.common import on_postgresql
+from tests.processes.parts import SETTINGS, Tables
+
+pytestmark = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
+
+
+class Probes:
+    """Counts the questions whether the database is there, and answers as told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, engine: Engine, answer: bool) -> None:
+        self.answer = answer
+        self.asked = 0
+        monkeypatch.setattr(engine, "probe", self)
+
+    def __call__(self, timeout: float) -> bool:
+        self.asked += 1
+        return self.answer
+
+
+def run(engine: Engine, monkeypatch: pytest.MonkeyPatch, function: Any, **values: Any) -> Done | Settlement:
+    """Run a function as a job of its own type."""
+    fields = {name: getattr(nothing.job_type, name) for name in JobType.__dataclass_fields__}
+    job_type = JobType(**{**fields, "name": "test", "function": lambda number: function(), "max_attempts": 8})
+    monkeypatch.setattr(registry, "_types", {"test": job_type})
+    payload = json.dumps({"args": [0], "kwargs": {}})
+    given = {"id": 1, "token": 1, "locked_by": "inc:1", "type": "test", "payload": payload, "attempts": 0}
+    job = Claimed(**{**given, "max_attempts": 8, "idempotency_key": None, "timeout": None, "slot": None, **values})
+    return Runner(engine, SETTINGS, "host:1").run(job, None)  # type: ignore[arg-type]
+
+
+def raises(error: BaseException) -> Any:
+    def function() -> None:
+        raise error
+
+    return function
+
+
+def end(outcome: Done | Settlement) -> tuple[str, str, str]:
+    assert isinstance(outcome, Settlement)
+    return outcome.status, outcome.counts, outcome.cause
+
+
+def sql(engine: Engine, *statements: str) -> Any:
+    def function() -> None:
+        with connections[engine.alias].cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "error", [OperationalError("gone"), InterfaceError("closed"), OperationalError("no such column")]
+)
+@pytest.mark.parametrize(
+    ("there", "expected"), [(True, ("ready", "attempt", "raised")), (False, ("ready", "loss", "database away"))]
+)
+def test_the_probe_decides_whether_the_database_was_away(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, error: Exception, there: bool, expected: tuple[str, str, str]
+) -> None:
+    Probes(monkeypatch, engine, there)
+    outcome = run(engine, monkeypatch, raises(error))
+    assert end(outcome) == expected
+    assert isinstance(outcome, Settlement)
+    assert outcome.delay is not None
+    assert (outcome.delay == 5.0) is not there
+    assert str(error) in (outcome.error or "")
+
+
+@pytest.mark.parametrize("error", [IntegrityError("taken"), ValueError("database away"), SystemExit(1), KeyError("x")])
+def test_an_error_that_says_nothing_of_the_connection_asks_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    probes = Probes(monkeypatch, engine, False)
+    assert end(run(engine, monkeypatch, raises(error))) == ("ready", "attempt", "raised")
+    assert probes.asked == 0
+
+
+def test_a_mistake_in_sql_counts_as_raised(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    # On SQLite this has the class of an unreachable database.
+    assert end(run(engine, monkeypatch, sql(engine, "SELECT typo FROM app_effect"))) == ("ready", "attempt", "raised")
+
+
+@on_postgresql
+def test_a_statement_that_takes_too_long_counts_as_raised(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = sql(engine, "SET statement_timeout = 50", "SELECT pg_sleep(5)")
+    try:
+        assert end(run(engine, monkeypatch, slow)) == ("ready", "attempt", "raised")
+    finally:
+        connections[engine.alias].close()
+
+
+def test_the_last_attempt_ends_as_dead_and_a_loss_never_does_here(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert end(run(engine, monkeypatch, raises(ValueError()), attempts=7)) == ("dead", "attempt", "raised")
+    assert end(run(engine, monkeypatch, raises(Retry(5)), attempts=7)) == ("dead", "attempt", "retry")
+    Probes(monkeypatch, engine, False)
+    lost = run(engine, monkeypatch, raises(OperationalError()), attempts=7)
+    assert end(lost) == ("ready", "loss", "database away")
+
+
+def test_transactions_left_open_on_every_database_are_rolled_back(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave_open() -> str:
+        for alias in ("default", "lite"):
+            with connections[alias].cursor() as cursor:
+                cursor.execute("BEGIN")
+                Effect.objects.using(alias).create(key="left open")
+        return "fine"
+
+    outcome = run(engine, monkeypatch, leave_open)
+    assert end(outcome) == ("ready", "attempt", "raised")
+    assert "with a transaction open on the database 'default', 'lite'" in str(outcome)
+    for alias in ("default", "lite"):
+        assert not Effect.objects.using(alias).exists()
+        Effect.objects.using(alias).create(key="next")  # what the next job on this thread writes stays
+        connections[alias].close()
+        assert Effect.objects.using(alias).count() == 1
+
+
+def test_an_error_stays_the_error_of_a_handler_that_also_left_a_transaction_open(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave_open_and_raise() -> None:
+        transaction.atomic(using=engine.alias).__enter__()
+        raise LookupError("the reason")
+
+    outcome = run(engine, monkeypatch, leave_open_and_raise)
+    assert isinstance(outcome, Settlement)
+    assert "LookupError: the reason" in (outcome.error or "")
+    assert not connections[engine.alias].in_atomic_block
+
+
+def test_an_error_of_our_own_in_a_run_is_a_loss_and_no_end_of_the_thread(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    monkeypatch.setattr(Executor, "_run", raises(MemoryError()))
+    jobs = tables.claimed(3)
+    tables.seat(jobs)
+    for number, job in enumerate(jobs):
+        worker._free.remove(number)
+        worker._executor.give(Assigned(number, job, 0.0))
+    worker._executor._threads[0].start()
+    ended = [worker._writer._ended.get(timeout=5) for _ in jobs]
+    assert [end(item.outcome) for item in ended if item] == [("ready", "loss", "worker failed")] * 3
+    wait_for(lambda: worker._executor.in_hand == 0)
