@@ -14,7 +14,8 @@ from django_jobs.models import Job, Worker
 from tests.app.models import Effect
 from tests.harness import RunWorkers, Tree, wait_for
 
-with_processes = [pytest.mark.process, pytest.mark.django_db(transaction=True, databases="__all__")]
+with_tables = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
+with_processes = [pytest.mark.process, with_tables]
 on_postgresql = pytest.mark.parametrize("vendor", ["postgresql"], indirect=True)
 on_sqlite = pytest.mark.parametrize("vendor", ["sqlite"], indirect=True)
 

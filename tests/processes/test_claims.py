@@ -15,9 +15,10 @@ from django_jobs.workers.executor import Assigned
 from django_jobs.workers.runner import Runner
 from tests.app.jobs import leave_effect, nothing
 from tests.app.models import Effect
+from tests.processes.common import with_tables
 from tests.processes.parts import Tables, claim, claimed, states
 
-pytestmark = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
+pytestmark = with_tables
 
 
 def test_a_claim_that_was_made_although_no_answer_came_is_given_back_uncharged(
@@ -115,3 +116,27 @@ def test_a_worker_claims_nothing_while_leases_are_not_extended_and_says_so_once(
     tables.map.beat(time.monotonic() - 19)
     worker._step()
     assert len(tables.region.seats()) == 1
+
+
+def test_what_was_claimed_ahead_goes_back_when_all_threads_are_busy_for_long(engine: Engine) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    tables.map.beat(time.monotonic())
+    for _ in range(100):
+        worker._pace.record(nothing.name, 0.001)
+    worker._claimer._recent_types = {nothing.name}
+    for number in range(50):
+        nothing.enqueue(number)
+    worker._step()  # its threads are not started: none of them takes a job
+    assert worker._executor.in_hand == 50
+    worker._claimer.given_at -= 4
+    worker._step()
+    assert worker._executor.in_hand == 50
+    worker._claimer.given_at -= 2
+    worker._give_back_what_waits()
+    assert worker._executor.in_hand == 0
+    worker._writer.start()
+    worker._writer.finish()
+    assert {job.status for job in Job.objects.using(engine.alias).all()} == {"ready"}
+    assert (tables.region.seats(), len(worker._free)) == ([], 1024)
+    assert worker._claimer._wanted() == 2, "what was measured did not hold: no more than the threads"

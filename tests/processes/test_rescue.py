@@ -23,11 +23,11 @@ from django_jobs.workers.seats import State
 from tests.app.jobs import leave_effect
 from tests.app.models import Effect
 from tests.harness import wait_for
-from tests.processes.common import on_postgresql, on_sqlite
+from tests.processes.common import on_postgresql, on_sqlite, with_tables
 from tests.processes.parts import Tables, claim, claimed, plan, states
 from tests.threads import session
 
-pytestmark = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
+pytestmark = with_tables
 
 
 def fallen(tables: Tables, how: str | None = "signal 9 (SIGKILL)") -> Fallen:

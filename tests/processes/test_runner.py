@@ -16,10 +16,10 @@ from django_jobs.workers.runner import Runner
 from tests.app.jobs import nothing
 from tests.app.models import Effect
 from tests.harness import wait_for
-from tests.processes.common import on_postgresql
+from tests.processes.common import on_postgresql, with_tables
 from tests.processes.parts import SETTINGS, Tables
 
-pytestmark = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
+pytestmark = with_tables
 
 
 class Probes:

@@ -11,11 +11,11 @@ from django.db import DataError, OperationalError
 from django_jobs.engines.base import Claimed, Done, Engine, Settlement, released
 from django_jobs.models import Job
 from tests.harness import wait_for
-from tests.processes.common import on_postgresql
+from tests.processes.common import on_postgresql, with_tables
 from tests.processes.parts import Desk, claim, claimed, desk, raised, states
 from tests.threads import session
 
-pytestmark = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
+pytestmark = with_tables
 # PostgreSQL refuses a NUL, and the driver of SQLite a lone surrogate.
 UNSTORABLE = "\x00\ud800"
 
