@@ -31,6 +31,7 @@ class Using(TypedDict, total=False):
     idempotency_key: str | None
     max_attempts: int
     timeout: float | timedelta | None
+    detached: bool
 
 
 class JobFunction(Generic[C, P, R_co]):
@@ -72,7 +73,8 @@ class JobFunction(Generic[C, P, R_co]):
     def using(self, **changes: Unpack[Using]) -> JobFunction[C, P, R_co]:
         """Return a copy whose enqueues use these options.
 
-        `delay` counts from the database's clock at the enqueue; `run_at` is an aware datetime. Raises InvalidJob or
+        `delay` counts from the database's clock at the enqueue; `run_at` is an aware datetime. `detached` allows an
+        enqueue while a transaction is open on another database and none on the jobs' database. Raises InvalidJob or
         InvalidJobType when an option is unknown or its value cannot be used.
         """
         return JobFunction(self.job_type, self._using.changed(dict(changes)))

@@ -68,5 +68,3 @@ class JobDoesNotExist(JobsError):
     """No job has this id."""
 
 
-class DatabaseAway(JobsError):
-    """The jobs' database cannot be reached."""

@@ -162,6 +162,7 @@ class Enqueue:
     idempotency_key: str | None = None
     max_attempts: int | None = None
     timeout: float | _Unset | None = UNSET
+    detached: bool | None = None
 
     def changed(self, given: dict[str, Any]) -> Enqueue:
         _reject_unknown(given, self.__dataclass_fields__, "using()")
@@ -172,6 +173,12 @@ class Enqueue:
                 f"using() has both run_at ({changed.run_at.isoformat()}) and delay ({changed.delay:g} s); give one."
             )
         return changed
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidJobType(f"detached is {shown(value)}; give True or False.")
+    return value
 
 
 def _delay(value: float | timedelta) -> float:
@@ -186,4 +193,5 @@ _ENQUEUE: dict[str, Any] = {
     "idempotency_key": idempotency_key,
     "max_attempts": max_attempts,
     "timeout": timeout,
+    "detached": _flag,
 }

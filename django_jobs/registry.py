@@ -29,7 +29,9 @@ class JobType:
 
     @property
     def place(self) -> str:
-        return f"{self.function.__module__}.{self.function.__qualname__}"
+        """Where the function stands; two of one name in a module differ by the line."""
+        code = self.function.__code__
+        return f"{self.function.__module__}.{self.function.__qualname__} (line {code.co_firstlineno})"
 
 
 _types: dict[str, JobType] = {}

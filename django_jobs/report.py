@@ -33,40 +33,40 @@ def status() -> dict[str, Any]:
 
 
 def _queues(alias: str) -> list[dict[str, Any]]:
-    waiting = Q(status="ready", parked__isnull=True)
-    due = waiting & Q(run_at__lte=Now())
-    # Named apart from the fields: a later condition on `parked` would mean the count.
-    rows = (
-        Job.objects.using(alias)
-        .filter(status__in=["ready", "running"])
-        .values("queue")
-        .annotate(
-            n_due=Count("id", filter=due),
-            n_later=Count("id", filter=waiting & Q(run_at__gt=Now())),
-            n_retries=Count("id", filter=Q(status="ready", attempts__gt=0)),
-            n_parked=Count("id", filter=Q(parked__isnull=False)),
-            n_running=Count("id", filter=Q(status="running")),
+    """Count what waits and runs, each part by the partial index that holds it."""
+    jobs = Job.objects.using(alias)
+    due, later = Q(run_at__lte=Now()), Q(run_at__gt=Now())
+    found: dict[str, dict[str, Any]] = {}
+    parts = [
+        jobs.ready().filter(parked__isnull=True).values("queue").annotate(
+            due=Count("id", filter=due),
             oldest=Min("run_at", filter=due),
             clock=Min(Now(), output_field=DateTimeField()),
-        )
-        .order_by("queue")
-    )
+            later=Count("id", filter=later),
+            retries=Count("id", filter=Q(attempts__gt=0)),
+        ),
+        jobs.parked().values("queue").annotate(n_parked=Count("id")),
+        jobs.running().values("queue").annotate(running=Count("id")),
+    ]  # fmt: skip
+    for part in parts:
+        for row in part.order_by():
+            found.setdefault(row["queue"], {}).update(row)
     return [
         {
-            "queue": row["queue"],
-            "due": row["n_due"],
-            "oldest_due_seconds": _seconds(row["oldest"], row["clock"]),
-            "later": row["n_later"],
-            "retries": row["n_retries"],
-            "parked": row["n_parked"],
-            "running": row["n_running"],
+            "queue": queue,
+            "due": row.get("due", 0),
+            "oldest_due_seconds": _seconds(row.get("oldest"), row.get("clock")),
+            "later": row.get("later", 0),
+            "retries": row.get("retries", 0),
+            "parked": row.get("n_parked", 0),
+            "running": row.get("running", 0),
         }
-        for row in rows
+        for queue, row in sorted(found.items())
     ]
 
 
-def _seconds(since: datetime | None, now: datetime) -> float | None:
-    return None if since is None else round((now - since).total_seconds(), 3)
+def _seconds(since: datetime | None, now: datetime | None) -> float | None:
+    return None if since is None or now is None else round((now - since).total_seconds(), 3)
 
 
 def _capped(alias: str, state: Job.Status) -> int:

@@ -67,8 +67,27 @@ def clash_function(number: int = 0) -> int:
 def test_two_functions_under_one_name_are_an_error_and_the_first_stays(clash: None) -> None:
     (message,) = checks.check_names(None)
     assert message.id == "django_jobs.E002"
-    assert "tests.app.jobs.nothing and tests.test_checks.clash_function" in message.msg
+    assert re.search(
+        r"tests\.app\.jobs\.nothing \(line \d+\) and tests\.test_checks\.clash_function \(line \d+\)\.$", message.msg
+    )
     assert registry.find(nothing.name) is nothing.job_type
+
+
+def test_two_functions_of_one_name_in_one_module_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_clashes", [])
+    monkeypatch.setattr(registry, "_types", {})
+    code = "from django_jobs import job\n@job\ndef send(): ...\n{}@job\ndef send(): ...\n"
+    exec(code.format("\n"), {"__name__": "copied"})
+    (message,) = checks.check_names(None)
+    assert "copied.send (line 2) and copied.send (line 5)" in message.msg
+
+
+def test_a_module_that_is_read_again_is_no_clash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_clashes", [])
+    monkeypatch.setattr(registry, "_types", {})
+    for _ in range(2):
+        exec("from django_jobs import job\n@job\ndef send(): ...\n", {"__name__": "copied"})
+    assert checks.check_names(None) == []
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from django.db import connections, transaction
 from django.test import override_settings
 
 from django_jobs.engines.base import ClaimOrder
-from django_jobs.exceptions import InvalidJobType
+from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Job
 from tests.app.jobs import nothing
 from tests.app.models import Effect
@@ -194,6 +194,18 @@ def test_a_committed_job_is_there_and_a_rolled_back_one_never_was(engine: Engine
         transaction.set_rollback(True, using=engine.alias)
     assert [job.args for job in Job.objects.using(engine.alias).order_by("id")] == [[1], [4]]
     assert list(Job.objects.using(engine.alias).order_by("id")) == [kept, again]
+
+
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_a_transaction_on_another_database_alone_is_refused_unless_detached(engine: Engine) -> None:
+    (other,) = {"default", "lite"} - {engine.alias}
+    with transaction.atomic(using=other):
+        with pytest.raises(InvalidJob, match=f"open on the database '{other}' and none on the jobs' database"):
+            nothing.enqueue(1)
+        kept = nothing.using(detached=True).enqueue(2)
+        with transaction.atomic(using=engine.alias):
+            both = nothing.enqueue(3)
+    assert list(Job.objects.using(engine.alias).order_by("id")) == [kept, both]
 
 
 def test_an_enqueue_is_part_of_the_transaction_on_the_jobs_alias(engine: Engine) -> None:

@@ -114,8 +114,24 @@ class Expired(NamedTuple):
     seconds: float
 
 
+DIED = "died"
 # The cause by which a run ended that may live on and come back with an outcome.
 LEASE_RAN_OUT = "lease ran out"
+DATABASE_AWAY = "database away"
+CONNECTION_BROKE = "connection broke"
+STOPPED = "stopped"
+# A run that ended by one of these said nothing of its job: they do not part two deaths.
+STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, STOPPED)
+
+
+def died_before(history: Sequence[dict[str, object]]) -> bool:
+    """Tell whether a run died since the job last ended by itself."""
+    for line in reversed(history):
+        if line["cause"] == DIED:
+            return True
+        if line["cause"] not in STREAK:
+            return False
+    return False
 
 
 def ended(token: int, status: str, last_run: int | None, last_cause: str | None) -> bool:

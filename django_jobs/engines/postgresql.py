@@ -11,6 +11,7 @@ from django.db import OperationalError, transaction
 
 from django_jobs.conf import conf
 from django_jobs.engines.base import (
+    STREAK,
     Claimed,
     ClaimOrder,
     ClaimResult,
@@ -139,6 +140,7 @@ class PostgreSQLEngine(Engine):
                 "errors": [item.error for item in ordered],
                 "entries": [item.entry for item in ordered],
                 "max_uncounted": max_uncounted,
+                "streak": list(STREAK),
             },
         )
         return dict(rows)

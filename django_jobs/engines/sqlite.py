@@ -22,6 +22,7 @@ from django_jobs.engines.base import (
     NewJob,
     Run,
     Settlement,
+    died_before,
     ended,
     milliseconds,
 )
@@ -244,8 +245,7 @@ def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
 def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], max_uncounted: int) -> str:
     status = item.status
     if item.counts == "loss":
-        died_before = losses > 0 and bool(history) and history[-1]["cause"] == "died"
-        if losses + 1 >= max_uncounted or (item.witnessed and died_before):
+        if losses + 1 >= max_uncounted or (item.witnessed and losses > 0 and died_before(history)):
             status = "dead"
     error = item.error
     if item.counts == "loss" and losses + 1 >= max_uncounted:

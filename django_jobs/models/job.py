@@ -111,7 +111,12 @@ class Job(models.Model):
                 name="django_jobs_parked",
                 condition=Q(parked__isnull=False),
             ),
-            models.Index(fields=["finished_at"], name="django_jobs_dead", condition=Q(status__in=["dead", "failed"])),
+            # What did not end well, which is little: the many that are done cost no entry.
+            models.Index(
+                fields=["status", "finished_at"],
+                name="django_jobs_unsuccessful",
+                condition=Q(status__in=["dead", "failed", "cancelled"]),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -6,6 +6,8 @@ import asyncio
 import os
 from typing import Any
 
+from django.db import connections
+
 from django_jobs import payload
 from django_jobs.conf import conf
 from django_jobs.engines import engine
@@ -20,6 +22,8 @@ def enqueue(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: di
     _refuse_event_loop()
     new = _new_job(job_type, using, args, kwargs)
     found = engine()
+    if not using.detached:
+        _refuse_split_transaction(found.alias)
     if new.idempotency_key is None:
         return found.insert(new)
     return _insert_once(found, new, new.idempotency_key)
@@ -32,6 +36,19 @@ def _refuse_event_loop() -> None:
         return
     if not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
         raise InvalidJobType("enqueue() was called inside a running event loop; use `await ... .aenqueue(...)`.")
+
+
+def _refuse_split_transaction(alias: str) -> None:
+    """The job would be stored at once, whatever becomes of the transaction that the caller has open elsewhere."""
+    if connections[alias].in_atomic_block:
+        return
+    for connection in connections.all(initialized_only=True):
+        if connection.alias != alias and connection.in_atomic_block:
+            raise InvalidJob(
+                f"A transaction is open on the database {connection.alias!r} and none on the jobs' database {alias!r}: the "
+                f"job would stay if that one rolled back. Open transaction.atomic(using={alias!r}) as well, or say that "
+                "this is meant by using(detached=True)."
+            )
 
 
 def _new_job(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from django.db import InterfaceError, OperationalError, transaction
 
 from django_jobs import log
-from django_jobs.engines.base import LEASE_RAN_OUT, Engine, Run, Settlement, released
+from django_jobs.engines.base import LEASE_RAN_OUT, STOPPED, Engine, Run, Settlement, released
 from django_jobs.models import Job
 from django_jobs.queue.history import entry
 
@@ -49,7 +49,7 @@ def lose(
 def cut(engine: Engine, runs: Sequence[tuple[Run, float]], why: str, worker: str, max_uncounted: int) -> bool:
     """Give back runs that we ended ourselves: nothing is charged, and the history says so."""
     settlements = [
-        released(run)._replace(cause="stopped", entry=entry(run.token, "stopped", why, worker, seconds))
+        released(run)._replace(cause=STOPPED, entry=entry(run.token, STOPPED, why, worker, seconds))
         for run, seconds in runs
     ]
     return _settle_unlocked(engine, settlements, max_uncounted)

@@ -21,7 +21,7 @@ def configure_connections(role: str, lease: float) -> None:
     """Set up every database of this process, before its first connection, for a long-lived process of ours.
 
     Connections stay open between jobs, dead peers are noticed within a lease, and the server's list of sessions shows
-    the role. What the project's OPTIONS say wins. A pool is left out: threads here keep one connection each.
+    the role. Otherwise what the project's OPTIONS say wins. A pool is left out: threads here keep one connection each.
     """
     connections.close_all()
     connection_created.connect(_remember, dispatch_uid="django_jobs")
@@ -31,17 +31,16 @@ def configure_connections(role: str, lease: float) -> None:
         vendor = connections[alias].vendor
         if vendor == "postgresql":
             options.pop("pool", None)
-            options = {**_postgresql(role, lease), **options}
+            options = {**_postgresql(lease), **options, "application_name": f"django_jobs:{role}"}
         elif vendor == "sqlite":
             options = {"timeout": SQLITE_WAIT, **options}
         settings["OPTIONS"] = options
         settings["CONN_MAX_AGE"] = None
 
 
-def _postgresql(role: str, lease: float) -> dict[str, Any]:
+def _postgresql(lease: float) -> dict[str, Any]:
     third = lease / 3
     return {
-        "application_name": f"django_jobs:{role}",
         "connect_timeout": max(2, int(third)),
         "keepalives": 1,
         "keepalives_idle": max(1, int(third)),

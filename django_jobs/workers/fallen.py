@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from django_jobs.engines.base import Engine, Run
+from django_jobs.engines.base import DIED, Engine, Run
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
 from django_jobs.workers.seats import Seat, State
@@ -98,7 +98,7 @@ class Rescuer:
             ran_back = rescue.lose(
                 self._engine,
                 running,
-                cause="died",
+                cause=DIED,
                 error=f"The worker process died: {fallen.how}.",
                 worker=worker,
                 witnessed=True,

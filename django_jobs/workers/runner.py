@@ -15,7 +15,7 @@ from django.db import InterfaceError, OperationalError, connections, reset_queri
 from django_jobs import payload, registry
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import Claimed, Counts, Done, Engine, Settlement
+from django_jobs.engines.base import CONNECTION_BROKE, DATABASE_AWAY, Claimed, Counts, Done, Engine, Settlement
 from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry
@@ -142,9 +142,9 @@ class Runner:
         if not broken and not any(isinstance(link, OperationalError | InterfaceError) for link in errors):
             return None
         if not self._engine.probe(timeout=PROBE_SECONDS):
-            return self._settled(claimed, "ready", "loss", "database away", error, started, delay=LOSS_PAUSE)
+            return self._settled(claimed, "ready", "loss", DATABASE_AWAY, error, started, delay=LOSS_PAUSE)
         if broken:
-            return self._settled(claimed, "ready", "loss", "connection broke", error, started, delay=LOSS_PAUSE)
+            return self._settled(claimed, "ready", "loss", CONNECTION_BROKE, error, started, delay=LOSS_PAUSE)
         return None
 
     def _settled(

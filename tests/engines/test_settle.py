@@ -206,6 +206,27 @@ def test_a_death_beside_a_lease_that_ran_out_convicts_nobody(engine: Engine, cau
 
 
 @alone
+@pytest.mark.parametrize("between", ["stopped", "lease ran out", "database away", "connection broke"])
+def test_what_says_nothing_of_the_job_does_not_part_two_deaths(engine: Engine, between: str) -> None:
+    (run,) = running(engine)
+    lose(engine, run)
+    run = claim_one(engine)
+    counts = "nothing" if between == "stopped" else "loss"
+    assert settle(engine, run, counts=counts, cause=between, entry=entry(run, between)) == "ready"
+    assert lose(engine, claim_one(engine)) == "dead"
+
+
+@alone
+def test_a_death_before_the_job_last_ended_by_itself_does_not_count(engine: Engine) -> None:
+    (run,) = running(engine)
+    lose(engine, run)
+    run = claim_one(engine)
+    settle(engine, run, counts="attempt", entry=entry(run, "raised"))
+    lose(engine, claim_one(engine), "lease ran out")
+    assert lose(engine, claim_one(engine)) == "ready"
+
+
+@alone
 @pytest.mark.parametrize("counts", ["attempt", "end"])
 def test_a_run_that_ended_by_itself_between_two_deaths_clears_the_first(engine: Engine, counts: str) -> None:
     (run,) = running(engine)

@@ -1,5 +1,6 @@
 -- Ends a batch of runs in any way but done, each fenced. Called by PostgreSQLEngine.settle.
--- Rows are locked in id order first. A second witnessed death in a row, and too many losses, end the job as dead.
+-- Rows are locked in id order first. A second witnessed death since the job last ended by itself, and too many losses in
+-- a row, end it as dead; being stopped or losing a lease between the two deaths changes nothing.
 WITH ended AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[], %(statuses)s::text[],
@@ -16,7 +17,10 @@ WITH ended AS MATERIALIZED (
     SELECT job.id, ended.token, ended.locked_by, ended.counts, ended.delay, ended.error, ended.entry,
            CASE WHEN ended.counts = 'loss'
                  AND (job.losses + 1 >= %(max_uncounted)s
-                      OR (ended.witnessed AND job.losses > 0 AND job.history -> -1 ->> 'cause' = 'died'))
+                      OR (ended.witnessed AND job.losses > 0 AND (
+                            SELECT COALESCE(max(n) FILTER (WHERE line ->> 'cause' = 'died'), 0)
+                                   > COALESCE(max(n) FILTER (WHERE line ->> 'cause' <> ALL (%(streak)s::text[])), 0)
+                              FROM jsonb_array_elements(job.history) WITH ORDINALITY AS lines(line, n))))
                 THEN 'dead' ELSE ended.status END AS status
       FROM django_jobs_job job
       JOIN ended ON ended.id = job.id
