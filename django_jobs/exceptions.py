@@ -66,5 +66,3 @@ class ConfigurationError(JobsError):
 
 class JobDoesNotExist(JobsError):
     """No job has this id."""
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Claimed, Run
@@ -11,109 +11,139 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_jobs")
 
 
+def _say(level: int, text: str, *values: object, **options: Any) -> None:
+    try:
+        logger.log(level, text, *values, **options)
+    except Exception:
+        pass  # a project's filter that raises must not end our threads
+
+
 def _job(claimed: Claimed) -> dict[str, object]:
     return {"job_id": claimed.id, "job_type": claimed.type, "run": claimed.token, "attempt": claimed.attempts + 1}
 
 
 def started(engine: str, alias: str, queues: str, processes: int, threads: int, types: int, lease: float) -> None:
-    logger.info(
+    _say(logging.INFO,
         "Workers started on %s (%s): queues %s, %d processes x %d threads, %d types, lease %g s",
         engine, alias, queues, processes, threads, types, lease,
     )  # fmt: skip
 
 
 def queue_without_type(queue: str) -> None:
-    logger.warning("No job type uses the queue %r; jobs may still be enqueued there by using(queue=...)", queue)
+    _say(logging.WARNING, "No job type uses the queue %r; jobs may still be enqueued there by using(queue=...)", queue)
 
 
 def worker_ready(pid: int) -> None:
-    logger.info("Worker process %d is ready", pid)
+    _say(logging.INFO, "Worker process %d is ready", pid)
 
 
 def worker_died(pid: int, how: str, jobs: int) -> None:
-    logger.error("Worker process %d died: %s; %d jobs in its hands go back", pid, how, jobs)
+    _say(logging.ERROR, "Worker process %d died: %s; %d jobs in its hands go back", pid, how, jobs)
 
 
 def worker_hangs(pid: int, seconds: float) -> None:
-    logger.error("Worker process %d has not answered for %.0f s and runs no job; it is replaced", pid, seconds)
+    _say(logging.ERROR, "Worker process %d has not answered for %.0f s and runs no job; it is replaced", pid, seconds)
 
 
 def template_died() -> None:
-    logger.error("The template process died; workers are stopped and started anew")
+    _say(logging.ERROR, "The template process died; workers are stopped and started anew")
 
 
 def summary(counts: dict[str, int], running: int) -> None:
     said = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items() if number)
-    logger.info("Last second: %s; %d running", said or "nothing ended", running)
+    _say(logging.INFO, "Last second: %s; %d running", said or "nothing ended", running)
 
 
 def stopping(signal_name: str, grace: float) -> None:
-    logger.info("%s: no more claims; runs may finish for %g s", signal_name, grace)
+    _say(logging.INFO, "%s: no more claims; runs may finish for %g s", signal_name, grace)
 
 
 def grace_over(runs: int) -> None:
-    logger.warning("The grace is over: %d runs are cut and go back, uncounted", runs)
+    _say(logging.WARNING, "The grace is over: %d runs are cut and go back, uncounted", runs)
 
 
 def stopped(code: int) -> None:
-    logger.info("Workers stopped (exit %d)", code)
+    _say(logging.INFO, "Workers stopped (exit %d)", code)
 
 
 def database_away(process: str, error: BaseException) -> None:
-    logger.error(
-        "%s: the jobs' database cannot be reached, waiting: %s", process, str(error).strip().replace("\n", " ")
+    _say(
+        logging.ERROR,
+        "%s: the jobs' database cannot be reached, waiting: %s",
+        process,
+        str(error).strip().replace("\n", " "),
     )
 
 
 def database_back(process: str, seconds: float) -> None:
-    logger.info("%s: the jobs' database is back after %.1f s", process, seconds)
+    _say(logging.INFO, "%s: the jobs' database is back after %.1f s", process, seconds)
 
 
 def job_done(claimed: Claimed, seconds: float) -> None:
-    logger.debug("Job %d %s done in %.3f s", claimed.id, claimed.type, seconds, extra=_job(claimed))
+    _say(logging.DEBUG, "Job %d %s done in %.3f s", claimed.id, claimed.type, seconds, extra=_job(claimed))
 
 
 def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: float | None) -> None:
     if status == "ready":
         when = "" if delay is None else f", again in {delay:.1f} s"
-        logger.info("Job %d %s %s%s: %s", claimed.id, claimed.type, cause, when, error, extra=_job(claimed))
+        _say(logging.INFO, "Job %d %s %s%s: %s", claimed.id, claimed.type, cause, when, error, extra=_job(claimed))
     elif status == "cancelled":
-        logger.info("Job %d %s cancelled: %s", claimed.id, claimed.type, error, extra=_job(claimed))
+        _say(logging.INFO, "Job %d %s cancelled: %s", claimed.id, claimed.type, error, extra=_job(claimed))
     else:
-        logger.error("Job %d %s is %s (%s): %s", claimed.id, claimed.type, status, cause, error, extra=_job(claimed))
+        _say(
+            logging.ERROR,
+            "Job %d %s is %s (%s): %s",
+            claimed.id,
+            claimed.type,
+            status,
+            cause,
+            error,
+            extra=_job(claimed),
+        )
 
 
 def job_unstorable(run: Run, error: BaseException) -> None:
-    logger.error("The outcome of job %d cannot be stored; it fails without its texts: %s", run.id, error)
+    _say(logging.ERROR, "The outcome of job %d cannot be stored; it fails without its texts: %s", run.id, error)
 
 
 def lost_lease(run: Run) -> None:
-    logger.warning(
+    _say(logging.WARNING,
         "Lost lease: run %d of job %d ended, but the job is no longer this run's; its outcome is refused",
         run.token, run.id,
     )  # fmt: skip
 
 
 def lease_taken(run: Run) -> None:
-    logger.warning("Lost lease: run %d of job %d is told to stop; the job is no longer its", run.token, run.id)
+    _say(logging.WARNING, "Lost lease: run %d of job %d is told to stop; the job is no longer its", run.token, run.id)
 
 
 def job_lost(job_id: int, status: str, cause: str, error: str) -> None:
     level = logging.ERROR if status == "dead" else logging.WARNING
-    logger.log(level, "Job %d lost its run (%s): %s; it is %s now", job_id, cause, error, status)
+    _say(level, "Job %d lost its run (%s): %s; it is %s now", job_id, cause, error, status)
+
+
+def process_failed(pid: int, error: BaseException) -> None:
+    _say(logging.ERROR, "Worker process %d cannot go on and ends: %s", pid, error, exc_info=error)
 
 
 def types_parked(number: int) -> None:
-    logger.warning("%d jobs of types unknown here are parked for a worker that knows them", number)
+    _say(logging.WARNING, "%d jobs of types unknown here are parked for a worker that knows them", number)
 
 
 def loop_failed(name: str) -> None:
-    logger.exception("%s failed; it goes on", name)
+    _say(logging.ERROR, "%s failed; it goes on", name, exc_info=True)
 
 
 def unsupervised(pid: int, seconds: float) -> None:
-    logger.warning("Worker process %d claims nothing: its supervisor has not extended leases for %.0f s", pid, seconds)
+    _say(
+        logging.WARNING,
+        "Worker process %d claims nothing: its supervisor has not extended leases for %.0f s",
+        pid,
+        seconds,
+    )
 
 
 def connection_broke(process: str, error: BaseException) -> None:
-    logger.warning("%s: the connection broke and is made anew: %s", process, str(error).strip().replace("\n", " "))
+    _say(
+        logging.WARNING, "%s: the connection broke and is made anew: %s", process, str(error).strip().replace("\n", " ")
+    )

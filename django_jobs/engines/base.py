@@ -84,8 +84,8 @@ Counts = Literal["attempt", "loss", "end", "nothing"]
 class Settlement(NamedTuple):
     """How a run ended, unless it simply returned.
 
-    `delay`: seconds from now to `run_at`; None keeps `run_at`. `witnessed`: a supervisor saw the process die in this
-    run. `entry`: its line in the history as JSON.
+    `delay`: seconds from now to `run_at`, doubled with each loss in a row (six times at most); None keeps `run_at`.
+    `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
     """
 
     run: Run
@@ -120,8 +120,9 @@ LEASE_RAN_OUT = "lease ran out"
 DATABASE_AWAY = "database away"
 CONNECTION_BROKE = "connection broke"
 STOPPED = "stopped"
+WORKER_FAILED = "worker failed"
 # A run that ended by one of these said nothing of its job: they do not part two deaths.
-STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, STOPPED)
+STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED)
 
 
 def died_before(history: Sequence[dict[str, object]]) -> bool:
@@ -224,4 +225,4 @@ class Engine(ABC):
 
     @abstractmethod
     def probe(self, timeout: float) -> bool:
-        """Tell, on a new connection and within `timeout` seconds, whether the database answers."""
+        """Tell, on a new connection and within `timeout` seconds, whether the database answers and can be written."""

@@ -203,10 +203,10 @@ class PostgreSQLEngine(Engine):
         parameters["connect_timeout"] = max(2, int(timeout))
         try:
             with psycopg.connect(**parameters, autocommit=True) as raw:
-                raw.execute("SELECT 1")
+                row = raw.execute("SELECT current_setting('transaction_read_only')").fetchone()
         except psycopg.Error:
             return False
-        return True
+        return row is not None and row[0] == "off"
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
         with self.connection.cursor() as cursor:

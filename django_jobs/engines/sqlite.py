@@ -244,9 +244,9 @@ def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
 
 def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], max_uncounted: int) -> str:
     status = item.status
-    if item.counts == "loss":
-        if losses + 1 >= max_uncounted or (item.witnessed and losses > 0 and died_before(history)):
-            status = "dead"
+    convicted = item.witnessed and losses > 0 and died_before(history)
+    if item.counts == "loss" and (convicted or losses + 1 >= max_uncounted):
+        status = "dead"
     error = item.error
     if item.counts == "loss" and losses + 1 >= max_uncounted:
         error = f"Lost {losses + 1} times in a row, never seen to end. {error or ''}"
@@ -264,7 +264,7 @@ def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], 
         [
             status,
             item.delay,
-            item.delay or 0.0,
+            (item.delay or 0.0) * (2 ** min(losses, 6) if item.counts == "loss" else 1),
             int(item.counts == "attempt"),
             {"loss": losses + 1, "nothing": losses}.get(item.counts, 0),
             error,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 
 from django.db import DatabaseError, InterfaceError
 
@@ -33,6 +34,7 @@ class Claimer:
         executor: Executor,
         pace: Pace,
         free: deque[int],
+        give_back: Callable[[Assigned], None],
     ) -> None:
         self._engine = engine
         self._plan = plan
@@ -41,15 +43,20 @@ class Claimer:
         self._executor = executor
         self._pace = pace
         self._free = free
+        self._give_back = give_back
         self._number = 0
         self._recent_types: set[str] = set()
         self._fruitless = 0
+        # How many rows the last claim met of which none was of a type known here.
+        self._strangers = 0
         self._looked_idle = False
         self._due_in: float | None = None
         self._idle_until = 0.0
         self._parked_waiting = False
         self._parked_turn = False
         self._parked_checked_at = 0.0
+        self._parked_unsaid = 0
+        self._parked_said_at = 0.0
         # Claims that got no answer, and until when they may still be made.
         self._unanswered: dict[str, float] = {}
         self._unanswered_checked_at = 0.0
@@ -70,6 +77,7 @@ class Claimer:
     def step(self) -> float:
         """Claim if there is room; return the seconds until the next step unless something happens before."""
         self._give_back_unanswered()
+        self._say_parked(0)
         wanted = self._wanted()
         self.full = wanted <= 0
         if self.full:
@@ -102,10 +110,12 @@ class Claimer:
     def _claim(self, wanted: int) -> bool:
         """Make a claim; return whether another one may bring more."""
         if self._is_turn_of_parked():
-            if self._assign(self._send(wanted, parked=True)):
+            if self._assign(self._send(wanted, parked=True), wanted):
                 return True
             self._parked_waiting, self._parked_checked_at = False, time.monotonic()
-        return self._assign(self._send(wanted, parked=False))
+        # Where there is nothing but types unknown here, they are parked by ever larger claims.
+        limit = min(max(wanted, 2 * self._strangers), len(self._free), LARGEST_CLAIM)
+        return self._assign(self._send(limit, parked=False), wanted)
 
     def _is_turn_of_parked(self) -> bool:
         """Jobs that others parked take turns with the rest; when none are known, they are tried once a second."""
@@ -130,9 +140,9 @@ class Claimer:
             self._unanswered[order.locked_by] = time.monotonic() + self._plan.settings.lease
             raise
 
-    def _assign(self, result: ClaimResult) -> bool:
-        if result.parked:
-            log.types_parked(result.parked)
+    def _assign(self, result: ClaimResult, wanted: int) -> bool:
+        self._strangers = 0 if result.jobs else result.parked
+        self._say_parked(result.parked)
         if result.jobs:
             self._region.set_phase(Phase.BUSY)
             at = time.monotonic()
@@ -141,9 +151,19 @@ class Claimer:
                 self._region.take(item.seat, item.claimed.id, item.claimed.token, self._number)
             self._recent_types = {claimed.type for claimed in result.jobs}
             self.given_at = at
-            for item in assigned:
+            for item in assigned[:wanted]:
                 self._executor.give(item)
+            for item in assigned[wanted:]:
+                self._give_back(item)
         return bool(result.jobs or result.parked)
+
+    def _say_parked(self, parked: int) -> None:
+        """Say once a second at most how many jobs were parked."""
+        self._parked_unsaid += parked
+        now = time.monotonic()
+        if self._parked_unsaid and now - self._parked_said_at >= PARKED_SECONDS:
+            log.types_parked(self._parked_unsaid)
+            self._parked_unsaid, self._parked_said_at = 0, now
 
     def _look(self) -> bool:
         """Look without locks; return whether a claim is worth while."""

@@ -22,6 +22,7 @@ QUICK_DEATH_SECONDS = 10.0
 LONGEST_RESTART_PAUSE = 30.0
 SHORTEST_TEMPLATE_PATIENCE = 5.0
 END_SECONDS = 5.0
+TEMPLATE_DIED = "the template process died"
 
 
 @dataclass(slots=True)
@@ -142,7 +143,7 @@ class Crew:
     def _lose_template(self) -> None:
         """The template alone can fork, and it alone sees its children end: they are ended, and all starts anew."""
         log.template_died()
-        self.end_all("the template process died")
+        self.end_all(TEMPLATE_DIED)
         for place in self.places:
             if place.starting is not None:
                 self._bury(place, Child(index=place.index, incarnation=place.starting, pid=0), -signal.SIGKILL)
@@ -176,20 +177,22 @@ class Crew:
             place.region.ask_to_stop()
             if place.killed_for:
                 self.cut += sum(seat.state is not State.CLAIMED for seat in seats)
-        if code != 0 or phase is not Phase.ENDED or seats:
-            self._bury_it(self._fallen(place, child, code, seats, phase))
+        # Also after an end in order: a claim that got no answer may have been made.
+        self._bury_it(self._fallen(place, child, code, seats, phase))
         self._delay_start(place)
 
     def _fallen(self, place: Place, child: Child, code: int, seats: list[Seat], phase: Phase) -> Fallen:
         why = place.killed_for
-        if not why and child.pid == 0:
-            why = "the template process died"
+        if child.pid == 0:
+            why = TEMPLATE_DIED
         if not why and phase is Phase.FAILED:
             why = "its worker process failed"
-        how = None if why else posix.how_it_ended(code)
-        if child.pid and not place.killed_for:
+        in_order = code == 0 and phase is Phase.ENDED and not seats
+        how = None if why or in_order else posix.how_it_ended(code)
+        if child.pid and not place.killed_for and not in_order:
             log.worker_died(child.pid, posix.how_it_ended(code), len(seats))
-        return Fallen(child=child, seats=seats, how=how, why=why)
+        ours = in_order or (bool(place.killed_for) and why != TEMPLATE_DIED)
+        return Fallen(child=child, seats=seats, how=how, why=why, ours=ours)
 
     def _delay_start(self, place: Place) -> None:
         """The first replacements come at once; a process that keeps dying at its start is given more and more time."""

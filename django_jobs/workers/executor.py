@@ -13,9 +13,10 @@ from django.db import DatabaseError, InterfaceError, connections
 from django_jobs import log, payload
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import Claimed, Engine, Settlement, released
+from django_jobs.engines.base import WORKER_FAILED, Claimed, Engine, Settlement, released
 from django_jobs.queue.history import entry
 from django_jobs.workers.ended import Ended
+from django_jobs.workers.failure import end_process_on_error
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.runner import LOSS_PAUSE, Runner
 from django_jobs.workers.seats import Region, State
@@ -89,6 +90,10 @@ class Executor:
             return back
 
     def _loop(self, index: int) -> None:
+        with end_process_on_error(self._region):
+            self._run_all(index)
+
+    def _run_all(self, index: int) -> None:
         runner = Runner(self._engine, self._settings, self._label)
         while True:
             assigned = self._queue.get()
@@ -118,7 +123,7 @@ class Executor:
         return Ended(seat, claimed, outcome, seconds)
 
     def _lost(self, claimed: Claimed) -> Settlement:
-        cause, error = "worker failed", "The worker failed while it ran the job; its log says why."
+        cause, error = WORKER_FAILED, "The worker failed while it ran the job; its log says why."
         return Settlement(
             run=claimed.run,
             status="ready",

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from django_jobs.engines.base import DIED, Engine, Run
+from django_jobs.engines.base import DIED, WORKER_FAILED, Engine, Run
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
 from django_jobs.workers.seats import Seat, State
@@ -25,12 +25,16 @@ class Child:
 
 @dataclass(slots=True, kw_only=True)
 class Fallen:
-    """A child that is gone, and what it had in its seats. `how` is None when we ended it ourselves, for `why`."""
+    """A child that is gone, and what it had in its seats.
+
+    `how` it died, if that was seen, or `why` it ended otherwise: `ours` when we meant it to, which charges nothing.
+    """
 
     child: Child
     seats: list[Seat]
     how: str | None
     why: str = ""
+    ours: bool = False
     handled: bool = False
     # Claims may still commit after their sender died: looked for until then, on the monotonic clock.
     watch_until: float = 0.0
@@ -92,16 +96,18 @@ class Rescuer:
         started = {run for run, _ in running}
         unstarted = [run for run in runs.values() if run not in started]
         worker = f"{self._host}:{fallen.child.pid}"
-        if fallen.how is None:
+        if fallen.ours:
             ran_back = rescue.cut(self._engine, running, fallen.why, worker, self._limit)
         else:
+            # A process that failed by itself, or with its template, is nobody's proven doing; but it must be bounded.
+            said = f"The worker process died: {fallen.how}." if fallen.how else f"The run was lost: {fallen.why}."
             ran_back = rescue.lose(
                 self._engine,
                 running,
-                cause=DIED,
-                error=f"The worker process died: {fallen.how}.",
+                cause=DIED if fallen.how else WORKER_FAILED,
+                error=said,
                 worker=worker,
-                witnessed=True,
+                witnessed=fallen.how is not None,
                 max_uncounted=self._limit,
             )
         rest_back = rescue.give_back(self._engine, [*unstarted, *unseated], self._limit)

@@ -142,15 +142,18 @@ class Heart:
                 f"The tables of django_jobs are not as this version needs them ({first}); run `manage.py migrate`."
             )
             return 0.0
-        if self._engine.connection.is_usable():
+        usable = self._engine.connection.is_usable()
+        if not self._engine.probe(timeout=self._settings.lease / 3):
+            self._engine.connection.close()
+            self._fitness.broken()
+            return self._outage.failed(error)
+        if usable:
             log.loop_failed(what)
             return self._settings.heartbeat / 3
         self._engine.connection.close()
         self._fitness.broken()
-        if self._engine.probe(timeout=self._settings.lease / 3):
-            log.connection_broke("supervisor", error)
-            return 0.0
-        return self._outage.failed(error)
+        log.connection_broke("supervisor", error)
+        return 0.0
 
     def _begin(self) -> None:
         list(Job.objects.using(self._engine.alias).order_by("pk")[:1])
@@ -193,6 +196,8 @@ class Heart:
         if not self._engine.reaps_by_lease:
             self._take_back_strays()
         elif self._fitness.fit(time.monotonic()):
+            # Ours first: a row that somebody held for longer than a lease, and let go just now, is no lost run.
+            self._pulse.beat()
             if rescue.reap(self._engine, self._settings.max_uncounted) == rescue.BATCH:
                 return 0.0  # more, after the heartbeat if that is due
             silent = timedelta(seconds=SILENT_LEASES * self._settings.lease)

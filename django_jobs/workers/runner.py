@@ -64,6 +64,9 @@ class Runner:
             failed = not isinstance(error, Outcome)
             ended = self._raised(claimed, job_type, error, started)
         left_open = discard_open_transactions()
+        if failed:
+            # What it did to its sessions, such as SET, must not make the next job fail as well.
+            connections.close_all()
         if left_open and not failed:
             ended = self._raised(claimed, job_type, TransactionLeftOpen(left_open), started)
         self._used_at = time.monotonic()

@@ -129,10 +129,10 @@ class Region:
         return Phase(phase) if phase in _PHASES else Phase.BUSY
 
     @property
-    def last_tick(self) -> float:
-        """The older of the two loops' last signs of life."""
-        ticks = (_DOUBLE.unpack_from(self._memory, self._base + at)[0] for at in (_CLAIM_TICK, _WRITE_TICK))
-        return float(min(ticks))
+    def ticks(self) -> tuple[float, float]:
+        """The last signs of life of the loop that claims and of the one that writes."""
+        claims, writes = (_DOUBLE.unpack_from(self._memory, self._base + at)[0] for at in (_CLAIM_TICK, _WRITE_TICK))
+        return claims, writes
 
     def counters(self) -> dict[str, int]:
         at = self._base + _FIRST_COUNTER

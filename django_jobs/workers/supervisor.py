@@ -147,12 +147,15 @@ class Supervisor:
         for place in self._crew.places:
             if place.child is None or place.killed_for:
                 continue
-            silent = now - max(place.region.last_tick, place.started_at, place.excused_at, self._awake_since)
+            excused = max(place.started_at, place.excused_at, self._awake_since)
+            claims_silent, writes_silent = (now - max(tick, excused) for tick in place.region.ticks)
+            silent = max(claims_silent, writes_silent)
             if silent < 2 * TICK_SECONDS:
                 continue
             states = {seat.state for seat in place.region.seats()}
-            if State.RUNNING in states:
-                place.excused_at = now  # a handler may hold the interpreter, as long as it likes
+            if State.RUNNING in states and min(claims_silent, writes_silent) >= TICK_SECONDS:
+                # Both are silent: a handler may hold the interpreter, as long as it likes.
+                place.excused_at = now
             # With outcomes still to be stored it may be waiting for the database, which has time-outs of its own.
             elif silent > (3 if State.RETURNED in states else 1) * self._hang_seconds:
                 log.worker_hangs(place.child.pid, silent)

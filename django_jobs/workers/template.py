@@ -31,8 +31,9 @@ TICK_SECONDS = 1.0
 def fork_template(plan: Plan, seats: SeatMap, doorbells: list[Doorbell]) -> tuple[int, Channel]:
     """Fork the template from a process without other threads; return its pid and the supervisor's end of the channel."""
     ours, theirs = socket.socketpair()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
     connections.close_all()
     pid = os.fork()
     if pid:
@@ -61,7 +62,7 @@ def _run_forked(main: Callable[[], None]) -> None:
             try:
                 stream.flush()
             except Exception:
-                pass
+                pass  # also of None: it may have been closed before we started
         os._exit(code)
 
 

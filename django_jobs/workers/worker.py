@@ -17,7 +17,7 @@ from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers.claims import Claimer
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.ended import Ended
-from django_jobs.workers.executor import Executor
+from django_jobs.workers.executor import Assigned, Executor
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan as Plan
@@ -55,11 +55,14 @@ class Worker:
             self._is_busy,
             settings.max_uncounted,
             self._statement_timeout,
+            self._is_alone_for,
         )
         label = f"{socket.gethostname()}:{os.getpid()}"
         self._pace = Pace(settings.threads)
         self._executor = Executor(engine, settings, region, self._writer, self._pace, label, doorbell.ring)
-        self._claimer = Claimer(engine, plan, incarnation, region, self._executor, self._pace, self._free)
+        self._claimer = Claimer(
+            engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back
+        )
         self._bided = 0
 
     def run(self) -> None:
@@ -97,7 +100,10 @@ class Worker:
     def _step(self) -> float:
         self._give_back_what_waits()
         self._engine.prepare(self._statement_timeout)
-        pause = self._claimer.step() if self._is_supervised() else self._bide()
+        if self._writer.away:
+            pause = LONGEST_WAIT  # what ran could not be stored
+        else:
+            pause = self._claimer.step() if self._is_supervised() else self._bide()
         idle = self._claimer.idle and len(self._free) == SEATS
         self._region.set_phase(Phase.IDLE if idle else Phase.BUSY)
         return pause
@@ -117,6 +123,11 @@ class Worker:
             log.unsupervised(os.getpid(), time.monotonic() - self._seats.last_beat)
         return LONGEST_WAIT
 
+    def _is_alone_for(self, seconds: float) -> bool:
+        """Tell whether only this process has been cut off for so long, as when it has no file descriptor left."""
+        settings = self._plan.settings
+        return seconds > settings.lease and time.monotonic() - self._seats.last_beat < 2 * settings.heartbeat
+
     def _wait(self, pause: float) -> None:
         if pause <= 0:
             return
@@ -132,12 +143,16 @@ class Worker:
     def _after_error(self, error: Exception) -> float:
         self._region.tick_claims()
         self._bided = 0
+        usable = self._engine.connection.is_usable()
         self._engine.connection.close()
-        if self._engine.probe(timeout=self._statement_timeout):
+        if not self._engine.probe(timeout=self._statement_timeout):
+            return self._outage.failed(error)
+        self._outage.over()
+        if usable:
             log.loop_failed("Claiming jobs")
-            self._outage.over()
             return LONGEST_WAIT
-        return self._outage.failed(error)
+        log.connection_broke(f"worker {os.getpid()}", error)
+        return 0.0
 
     def _give_back_what_waits(self) -> None:
         if self._executor.waiting and time.monotonic() - self._claimer.given_at > WAITED_SECONDS:
@@ -146,7 +161,10 @@ class Worker:
 
     def _give_back_unstarted(self) -> None:
         for item in self._executor.take_back():
-            self._writer.put(Ended(item.seat, item.claimed, released(item.claimed.run), 0.0))
+            self._give_back(item)
+
+    def _give_back(self, item: Assigned) -> None:
+        self._writer.put(Ended(item.seat, item.claimed, released(item.claimed.run), 0.0))
 
     def _seats_freed(self, seats: Sequence[int]) -> None:
         """Called by the writer's thread."""

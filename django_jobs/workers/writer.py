@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError
 
 from django_jobs import log
 from django_jobs.engines.base import Engine, Run
 from django_jobs.queue import rescue
 from django_jobs.workers import ended
 from django_jobs.workers.ended import Ended
+from django_jobs.workers.failure import end_process, end_process_on_error
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.seats import Region, State
 
@@ -38,6 +39,7 @@ class Writer:
         busy: Callable[[], bool],
         max_uncounted: int,
         statement_timeout: float,
+        alone_for: Callable[[float], bool],
     ) -> None:
         self._engine = engine
         self._region = region
@@ -46,6 +48,9 @@ class Writer:
         self._busy = busy
         self._max_uncounted = max_uncounted
         self._statement_timeout = statement_timeout
+        # Whether this process alone has been cut off for so many seconds.
+        self._alone_for = alone_for
+        self._away_since: float | None = None
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
         # What is to be written next: each part in one statement. A part leaves only when its seats are free.
         self._parts: list[Part] = []
@@ -74,6 +79,10 @@ class Writer:
         self._thread.join()
 
     def _loop(self) -> None:
+        with end_process_on_error(self._region):
+            self._write_all()
+
+    def _write_all(self) -> None:
         while not self._finished():
             self._region.tick_writes()
             try:
@@ -94,7 +103,12 @@ class Writer:
     def _gather(self) -> Part:
         """Wait for outcomes, and a moment longer for more; return those that came."""
         if self._aside and time.monotonic() >= self._aside_until:
-            return self._no_longer_aside()
+            try:
+                return self._no_longer_aside()
+            except (DatabaseError, InterfaceError) as error:
+                self._aside_until = time.monotonic() + ASIDE_SECONDS
+                self._engine.connection.close()
+                self._is_away(error)
         try:
             batch = [self._ended.get(timeout=PROGRESS_SECONDS if self._reports or self._aside else IDLE_SECONDS)]
         except Empty:
@@ -117,6 +131,7 @@ class Writer:
             self._after_error(part, error)
             return
         self._outage.over()
+        self._away_since = None
         self._done_with(part)
         ended.account(self._region, part, statuses)
 
@@ -131,34 +146,47 @@ class Writer:
     def _after_error(self, part: Part, error: Exception) -> None:
         self._engine.connection.close()
         self._region.tick_writes()
-        contended = isinstance(error, OperationalError | InterfaceError)
-        if contended and self._away(error):
+        if isinstance(error, DatabaseError | InterfaceError) and self._is_away(error):
             return
+        contended = isinstance(error, OperationalError | InterfaceError | InternalError)
         self._tries += 1
         if contended and self._tries <= CONTENTION_TRIES:
             # A deadlock, or a row that somebody holds for long: not the outcome's fault.
             _pause(min(0.05 * 2**self._tries, LONGEST_CONTENTION_PAUSE))
-            self._parts[0] = self._unlocked(part)
-            if not self._parts[0]:
-                self._parts.pop(0)
+            self._put_locked_aside(part)
             return
         self._take_apart(part, error, contended)
 
-    def _away(self, error: Exception) -> bool:
-        """Tell whether the database cannot be reached; if so, after a pause."""
+    def _is_away(self, error: Exception) -> bool:
+        """Tell whether the database cannot be reached or written; if so, after a pause."""
         if self._engine.probe(timeout=self._statement_timeout):
             self._outage.over()
+            self._away_since = None
             return False
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+        if self._alone_for(time.monotonic() - self._away_since):
+            end_process(self._region, error)
         _pause(self._outage.failed(error))
         return True
 
-    def _unlocked(self, part: Part) -> Part:
-        """Return the outcomes whose rows nobody holds; the others are put aside."""
-        self._engine.prepare(self._statement_timeout)
-        locked = rescue.locked(self._engine, {item.claimed.id for item in part})
+    @property
+    def away(self) -> bool:
+        """Whether outcomes cannot be stored, and so no more jobs should be claimed."""
+        return self._away_since is not None
+
+    def _put_locked_aside(self, part: Part) -> None:
+        """Keep as the next part those outcomes whose rows nobody holds."""
+        try:
+            self._engine.prepare(self._statement_timeout)
+            locked = rescue.locked(self._engine, {item.claimed.id for item in part})
+        except (DatabaseError, InterfaceError):
+            self._engine.connection.close()
+            return  # writing the part is tried again, and says what is wrong
         if locked:
             self._put_aside([item for item in part if item.claimed.id in locked])
-        return [item for item in part if item.claimed.id not in locked]
+        free = [item for item in part if item.claimed.id not in locked]
+        self._parts[:1] = [free] if free else []
 
     def _no_longer_aside(self) -> Part:
         self._engine.prepare(self._statement_timeout)
@@ -199,9 +227,10 @@ class Writer:
             self._store_progress(list(self._reports))
         except Exception as error:
             self._engine.connection.close()
-            self._away(error)
+            self._is_away(error)
         else:
             self._outage.over()
+            self._away_since = None
 
     def _store_progress(self, runs: list[Run]) -> None:
         """Store the latest progress of these runs, if they reported any: also right before an outcome is stored."""

@@ -84,7 +84,9 @@ class Desk:
         self.region = SeatMap(1).regions[0]
         self.freed: list[int] = []
         self.outage = Outage("test")
-        self.writer = Writer(engine, self.region, self.outage, self.freed.extend, lambda: False, 10, timeout)
+        self.writer = Writer(
+            engine, self.region, self.outage, self.freed.extend, lambda: False, 10, timeout, lambda seconds: False
+        )
         self._seat = 0
 
     def put(self, *outcomes: tuple[Claimed, Done | Settlement]) -> None:

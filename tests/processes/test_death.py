@@ -170,7 +170,7 @@ def test_orphans_of_a_killed_supervisor_claim_nothing_and_are_gone_before_their_
     assert second.stop() == 0
 
 
-def test_after_the_death_of_the_template_all_starts_anew_and_nothing_is_charged(tree: Tree, tmp_path: Path) -> None:
+def test_after_the_death_of_the_template_all_starts_anew_and_no_attempt_is_charged(tree: Tree, tmp_path: Path) -> None:
     path = tmp_path / "go"
     job = wait_for_file.enqueue("a", str(path))
     workers = tree.start("--processes", "2")
@@ -181,8 +181,8 @@ def test_after_the_death_of_the_template_all_starts_anew_and_nothing_is_charged(
     wait_for_effect(tree, "a:start", run=2, timeout=5.0)
     path.touch()
     tree.wait_for_status(job, "done")
-    assert (state(job), ends(job)) == (("done", 0, 0, 2), [(1, "stopped")])
-    assert job.history[0]["error"] == "the template process died"
+    assert (state(job), ends(job)) == (("done", 0, 0, 2), [(1, "worker failed")])
+    assert job.history[0]["error"] == "The run was lost: the template process died."
     wait_for(lambda: len(set(workers.worker_pids()) - set(before)) == 2, what="new worker processes")
     assert not any(lives(pid) for pid in before)
     assert workers.stop() == 0

@@ -30,10 +30,10 @@ from tests.threads import session
 pytestmark = with_tables
 
 
-def fallen(tables: Tables, how: str | None = "signal 9 (SIGKILL)") -> Fallen:
+def fallen(tables: Tables, how: str | None = "signal 9 (SIGKILL)", *, why: str = "", ours: bool = False) -> Fallen:
     """Bury the child with the seats that it has now."""
     tables.living.clear()
-    return Fallen(child=tables.child, seats=tables.region.seats(), how=how, why="" if how else "stopped for a test")
+    return Fallen(child=tables.child, seats=tables.region.seats(), how=how, why=why, ours=ours)
 
 
 def causes(engine: Engine, jobs: list[Claimed]) -> list[list[str]]:
@@ -77,9 +77,19 @@ def test_what_we_ended_ourselves_is_charged_nothing(engine: Engine) -> None:
     jobs = tables.claimed(1)
     tables.seat(jobs)
     tables.region.mark(0, State.RUNNING)
-    tables.rescuer.add(fallen(tables, how=None))
+    tables.rescuer.add(fallen(tables, how=None, why="stopped for a test", ours=True))
     tables.rescuer.rescue()
     assert (states(engine, jobs), causes(engine, jobs)) == ([("ready", 0, 0, 1)], [["stopped"]])
+
+
+def test_a_process_that_failed_by_itself_is_a_loss_and_no_witnessed_death(engine: Engine) -> None:
+    tables = Tables(engine)
+    jobs = tables.claimed(1)
+    tables.seat(jobs)
+    tables.region.mark(0, State.RUNNING)
+    tables.rescuer.add(fallen(tables, how=None, why="its worker process failed"))
+    tables.rescuer.rescue()
+    assert (states(engine, jobs), causes(engine, jobs)) == ([("ready", 0, 1, 1)], [["worker failed"]])
 
 
 def test_a_torn_seat_counts_as_running(engine: Engine) -> None:

@@ -89,8 +89,8 @@ def test_unknown_types_are_parked_once_and_run_by_a_worker_that_knows_them(tree:
     wait_for(lambda: tree.count(parked="type") == 5, what="all are parked")
     assert {state(job) for job in unknown} == {("ready", 0, 0, 0)}
     # Neither an empty queue nor parked jobs are asked for all the time: five looks a second each, and heartbeats.
-    assert _transactions_a_second(tree) < 40
-    assert sum(int(line.split()[4 - 1]) for line in lines(old, "are parked")) == 5
+    assert _transactions_a_second(tree) < 100
+    wait_for(lambda: sum(int(line.split()[4 - 1]) for line in lines(old, "are parked")) == 5, what="all are said")
     new = tree.start()
     for number, job in enumerate(unknown):
         tree.wait_for_status(job, "done")
@@ -117,7 +117,7 @@ def test_a_due_job_whose_row_somebody_holds_is_not_asked_for_all_the_time(tree: 
         other.sql("SELECT 1 FROM django_jobs_job WHERE id = %s FOR UPDATE", job.pk)
         workers = tree.start()
         workers.wait_until_ready()
-        assert _transactions_a_second(tree) < 40
+        assert _transactions_a_second(tree) < 100
         assert state(job) == ("ready", 0, 0, 0)
     tree.wait_for_status(job, "done", timeout=3.0)
     assert workers.stop() == 0
