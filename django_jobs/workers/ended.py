@@ -11,6 +11,8 @@ from django_jobs.engines.base import Claimed, Done, Engine, Settlement
 from django_jobs.workers.seats import Region
 
 LOST = "lost lease"
+# What a statement stores at most, so that it does not run into its time-out: results may be a MiB each.
+PART_CHARACTERS = 4_000_000
 
 
 class Ended(NamedTuple):
@@ -24,10 +26,19 @@ class Ended(NamedTuple):
 
 
 def parts(batch: Sequence[Ended]) -> list[list[Ended]]:
-    """Part a batch by statement, so that each part is stored as a whole or not at all."""
-    done = [item for item in batch if isinstance(item.outcome, Done)]
-    settled = [item for item in batch if not isinstance(item.outcome, Done)]
-    return [part for part in (done, settled) if part]
+    """Part a batch by statement, so that each part is stored as a whole or not at all, and in time."""
+    found: list[list[Ended]] = []
+    for kind in (Done, Settlement):
+        size = PART_CHARACTERS
+        for item in batch:
+            if not isinstance(item.outcome, kind):
+                continue
+            if size >= PART_CHARACTERS:
+                found.append([])
+                size = 0
+            found[-1].append(item)
+            size += len(item.outcome.result or "") if isinstance(item.outcome, Done) else len(item.outcome.error or "")
+    return found
 
 
 def without_texts(item: Ended) -> Ended:

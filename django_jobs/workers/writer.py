@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
-from django.db import DatabaseError, InterfaceError, InternalError, OperationalError
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
 
 from django_jobs import log
 from django_jobs.engines.base import Engine, Run
@@ -148,7 +148,10 @@ class Writer:
         self._region.tick_writes()
         if isinstance(error, DatabaseError | InterfaceError) and self._is_away(error):
             return
-        contended = isinstance(error, OperationalError | InterfaceError | InternalError)
+        # Only what the database says of the values is the outcome's fault, and what Python says of them.
+        contended = isinstance(error, DatabaseError | InterfaceError) and not isinstance(
+            error, DataError | IntegrityError
+        )
         self._tries += 1
         if contended and self._tries <= CONTENTION_TRIES:
             # A deadlock, or a row that somebody holds for long: not the outcome's fault.
