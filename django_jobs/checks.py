@@ -89,7 +89,7 @@ def check_foreign_keys(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
     return [
         Error(
             f"{model._meta.label}.{field.name} is a foreign key to a job.",
-            hint="Keep the job's id in a BigIntegerField: finished jobs are deleted when their time is over.",
+            hint="Keep the job's id in a BigIntegerField: finished jobs are moved and deleted in bulk.",
             obj=model,
             id="django_jobs.E005",
         )

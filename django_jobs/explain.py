@@ -31,7 +31,7 @@ def explain(job: Job) -> str:
         case Job.Status.DONE:
             return f"Done {_age(found.finished_at, now)} ago{_took(found)}."
         case _:
-            return f"{_ended(found)} {_age(found.finished_at, now)} ago: {last_line(found.last_error) or 'no reason given'}"
+            return f"{_ended(found)} {_age(found.finished_at, now)} ago: {_why(found)}"
 
 
 def live_workers(alias: str) -> Any:
@@ -113,8 +113,11 @@ def _took(job: Job) -> str:
     return f", {_span(job.finished_at - job.last_started_at)} after its start{runs}"
 
 
-def last_line(text: str) -> str:
-    return text.strip().rsplit("\n", 1)[-1]
+def _why(job: Job) -> str:
+    last = job.history[-1] if job.history else None
+    if last and last["run"] == job.token:
+        return str(last["error"]) or "no reason given"
+    return job.last_error.strip() or "no reason given"
 
 
 def _age(since: datetime | None, now: datetime) -> str:

@@ -85,7 +85,7 @@ def job_done(claimed: Claimed, seconds: float) -> None:
 
 def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: float | None) -> None:
     if status == "ready":
-        when = "" if delay is None else f", again in {delay:.1f} s"
+        when = "" if delay is None else f", again in {delay:.1f} s at the earliest"
         _say(logging.INFO, "Job %d %s %s%s: %s", claimed.id, claimed.type, cause, when, error, extra=_job(claimed))
     elif status == "cancelled":
         _say(logging.INFO, "Job %d %s cancelled: %s", claimed.id, claimed.type, error, extra=_job(claimed))
@@ -119,7 +119,7 @@ def lease_taken(run: Run) -> None:
 
 def job_lost(job_id: int, status: str, cause: str, error: str) -> None:
     level = logging.ERROR if status == "dead" else logging.WARNING
-    _say(level, "Job %d lost its run (%s): %s; it is %s now", job_id, cause, error, status)
+    _say(level, "Job %d lost its run (%s): %s; it is %s now", job_id, cause, error.rstrip("."), status)
 
 
 def process_failed(pid: int, error: BaseException) -> None:

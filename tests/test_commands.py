@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_jobs.engines.base import ClaimOrder, Done, Engine
-from django_jobs.models import Worker
+from django_jobs.models import Job, Worker
 from tests.app.jobs import leave_effect, nothing
 from tests.harness import Tree, wait_for
 
@@ -112,11 +112,19 @@ def test_runworkers_refuses_wrong_options_with_one_line_and_exit_2(tree: Tree, o
     assert (ended.returncode, ended.stderr.strip(), ended.stdout) == (2, f"CommandError: {says}", "")
 
 
+def test_jobs_before_migrate_ends_in_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Job._meta, "db_table", "not_there")
+    with pytest.raises(CommandError, match=r"was `manage\.py migrate` run") as caught:
+        jobs("list")
+    assert caught.value.returncode == 2
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.process
 @pytest.mark.django_db(transaction=True, databases="__all__")
 def test_runworkers_refuses_settings_that_cannot_be_used(tree: Tree) -> None:
     ended = tree.run("runworkers", settings={"LEASE": 3, "HEARTBEAT": 2})
-    assert ended.returncode != 0
+    assert ended.returncode == 2
     assert "HEARTBEAT may be at most a third of LEASE" in ended.stderr
 
 

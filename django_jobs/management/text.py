@@ -83,7 +83,7 @@ def story(found: dict[str, Any]) -> list[str]:
         if value not in (None, ""):
             lines.append(f"{label:<{width}} {value}")
     if found["history"]:
-        lines += ["", "Runs that did not succeed (the first and the last nine are kept):"]
+        lines += ["", "Runs that ended without success (the first and the last nine are kept):"]
         lines += table(
             ("run", "ended", "seconds", "worker", "at", "error"),
             [
@@ -102,10 +102,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
         ("arguments", _call(found["args"], found["kwargs"])),
         ("queue", f"{found['queue']}, priority {found['priority']}"),
         ("idempotency key", found["idempotency_key"]),
-        (
-            "attempts",
-            f"{found['attempts']} of {found['max_attempts']} failed; {found['runs']} runs, {found['losses']} losses",
-        ),
+        ("attempts", _attempts(found)),
         ("timeout", "none" if found["timeout"] is None else f"{found['timeout']:g} s"),
         ("created at", found["created_at"]),
         ("due at", found["run_at"]),
@@ -116,6 +113,11 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
         ("progress", progress and f"{progress['done']:g} of {progress['total']:g} {progress['note']}".rstrip()),
         ("result", None if found["result"] is None else _short(json.dumps(found["result"], ensure_ascii=False))),
     ]
+
+
+def _attempts(found: dict[str, Any]) -> str:
+    ends = f"{found['attempts']} of {found['max_attempts']} failed"
+    return f"{ends}; claimed {found['runs']} times, {found['losses']} losses in a row"
 
 
 def _call(args: list[Any], kwargs: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple, cast
@@ -96,5 +97,5 @@ def _account_one(region: Region, item: Ended, status: str) -> None:
         log.job_done(item.claimed, item.seconds)
     else:
         region.count("retried" if status == "ready" else status)
-        first_line = (outcome.error or "").strip().rsplit("\n", 1)[-1][:300]
-        log.job_settled(item.claimed, status, outcome.cause, first_line, outcome.delay)
+        said = json.loads(outcome.entry)["error"] if outcome.entry else outcome.error or ""
+        log.job_settled(item.claimed, status, outcome.cause, said[:300], outcome.delay)

@@ -1,4 +1,4 @@
-"""The database away for longer than a lease, under two trees with running jobs (hazard 2)."""
+"""The database away for longer than a lease, under two trees with running jobs."""
 
 from __future__ import annotations
 

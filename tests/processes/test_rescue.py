@@ -1,4 +1,4 @@
-"""What dead processes leave goes back, and what lives is kept alive: hazards 3, 24 and 25."""
+"""What dead processes leave goes back, and what lives is kept alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's end counts as: decided by asking the database, not by the class of an exception (hazards 6 and 10)."""
+"""What a run's end counts as: decided by asking the database, not by the class of an exception."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_progress_is_stored_and_its_last_value_stays(tree: Tree) -> None:
     assert workers.stop() == 0
 
 
-def test_outcomes_returned_and_raised_end_as_the_design_says(tree: Tree) -> None:
+def test_outcomes_returned_and_raised_end_as_documented(tree: Tree) -> None:
     outcomes = {
         (how, raised): end_as.enqueue(how, raised)
         for how in ("retry", "snooze", "fail", "cancel")

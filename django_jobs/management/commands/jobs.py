@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError, ProgrammingError
 
 from django_jobs import report
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist
@@ -38,6 +39,12 @@ class Command(BaseCommand):
             found, lines = self._answer(options)
         except (ConfigurationError, JobDoesNotExist) as error:
             raise CommandError(str(error), returncode=2) from error
+        except (OperationalError, ProgrammingError) as error:
+            said = str(error).strip().split("\n")[0]
+            raise CommandError(
+                f"The jobs' database cannot be asked ({said}); is it there, and was `manage.py migrate` run?",
+                returncode=2,
+            ) from error
         self.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) if options["json"] else "\n".join(lines))
 
     def _answer(self, options: dict[str, Any]) -> tuple[Any, list[str]]:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
 
 from django_jobs import log, registry
 from django_jobs.conf import conf, queue_name
@@ -41,6 +41,12 @@ class Command(BaseCommand):
         parser.add_argument("--processes", help="worker processes (default: PROCESSES)")
         parser.add_argument("--threads", help="threads in each process (default: THREADS)")
         parser.add_argument("--burst", action="store_true", help="end when nothing is due; later retries stay")
+
+    def check(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().check(*args, **kwargs)
+        except SystemCheckError as error:
+            raise CommandError(str(error), returncode=USAGE) from error
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not hasattr(os, "fork"):

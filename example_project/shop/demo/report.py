@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Avg, Count, DurationField, F, Max, Min, Q
 
+from example_project import database
 from example_project.database import shown
 from example_project.shop.demo.workers import LOG, MANAGE
 
@@ -65,9 +68,16 @@ def payment_line(service: PaymentService) -> str:
     return f"Payment service: {service.calls.total()} calls, {len(service.charges)} distinct charges."
 
 
+def _same_database() -> str:
+    """Return what to write before a command so that it opens the database of this run."""
+    if database.chosen is None or database.chosen.kind == "embedded":
+        return ""
+    return "DATABASE_URL=... " if database.chosen.kind == "given" else "EXAMPLE_DATABASE=sqlite "
+
+
 def places(run: Run) -> str:
     """Return where the results are."""
-    manage = f"python {shown(MANAGE)}"
+    manage = f"{_same_database()}{shown(Path(sys.executable))} {shown(MANAGE)}"
     return "\n".join(
         [
             f"Labels:        {shown(run.labels)}",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
@@ -25,6 +28,26 @@ def prepare(say: Callable[[str], None]) -> None:
     if found := differences():
         _refuse_or_empty(found, say)
     call_command("migrate", verbosity=0, interactive=False)
+    if _is_ours():
+        _made_by().write_text(_fingerprint())
+
+
+def _is_ours() -> bool:
+    return database.chosen is not None and database.chosen.kind != "given"
+
+
+def _made_by() -> Path:
+    """Return the file beside our own database with the fingerprint of the migrations that made it."""
+    return database.VAR / f"made-by-{connection.vendor}"
+
+
+def _fingerprint() -> str:
+    """Return what changes with every change of a migration, also one that keeps all names."""
+    digest = hashlib.sha256()
+    for app in APPS:
+        for path in sorted(Path(apps.get_app_config(app).path, "migrations").glob("0*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def differences() -> list[str]:
@@ -34,13 +57,18 @@ def differences() -> list[str]:
     gone = [key for key in applied if key not in loader.graph.nodes]
     if gone:
         return [f"the applied migration {app}.{name} does not exist any more" for app, name in gone]
-    return list(_table_differences(loader.project_state(applied).apps)) if applied else []
+    if not applied:
+        return []
+    found = list(_table_differences(loader.project_state(applied).apps))
+    if not found and _is_ours() and (not _made_by().exists() or _made_by().read_text() != _fingerprint()):
+        return ["its migrations were changed since"]
+    return found
 
 
-def _table_differences(apps: StateApps) -> Iterator[str]:
+def _table_differences(state: StateApps) -> Iterator[str]:
     with connection.cursor() as cursor:
         tables = set(connection.introspection.table_names(cursor))
-        for model in apps.get_models():
+        for model in state.get_models():
             options = model._meta
             if options.app_label not in APPS or not options.managed or options.proxy:
                 continue
