@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Claimed, Run
 
 logger = logging.getLogger("django_jobs")
+FAILURE_SECONDS = 5.0
+_failures_said: dict[str, float] = {}
 
 
 def _say(level: int, text: str, *values: object, **options: Any) -> None:
@@ -122,6 +125,10 @@ def job_lost(job_id: int, status: str, cause: str, error: str) -> None:
     _say(level, "Job %d lost its run (%s): %s; it is %s now", job_id, cause, error.rstrip("."), status)
 
 
+def heart_stopped() -> None:
+    _say(logging.ERROR, "The supervisor's thread for the database had ended; it is started again")
+
+
 def process_failed(pid: int, error: BaseException) -> None:
     _say(logging.ERROR, "Worker process %d cannot go on and ends: %s", pid, error, exc_info=error)
 
@@ -131,7 +138,11 @@ def types_parked(number: int) -> None:
 
 
 def loop_failed(name: str) -> None:
-    _say(logging.ERROR, "%s failed; it goes on", name, exc_info=True)
+    # What fails again and again, as with a table that somebody locked, is not said each time.
+    now = time.monotonic()
+    if now - _failures_said.get(name, -FAILURE_SECONDS) >= FAILURE_SECONDS:
+        _failures_said[name] = now
+        _say(logging.ERROR, "%s failed; it goes on", name, exc_info=True)
 
 
 def unsupervised(pid: int, seconds: float) -> None:

@@ -208,7 +208,7 @@ class SQLiteEngine(Engine):
         """Return all running jobs: called at a start only, when whoever ran them is known to be gone."""
         with self.connection.cursor() as cursor:
             cursor.execute(
-                "SELECT id, token, locked_by, type, (julianday('now') - julianday(last_started_at)) * 86400.0 "
+                "SELECT id, token, locked_by, type, COALESCE((julianday('now') - julianday(last_started_at)) * 86400.0, 0) "
                 "FROM django_jobs_job WHERE status = 'running' ORDER BY id LIMIT %s",
                 [limit],
             )

@@ -71,7 +71,8 @@ def reap(engine: Engine, max_uncounted: int, why: str = "the lease ran out") -> 
                 counts="loss",
                 cause=LEASE_RAN_OUT,
                 error=f"The run was lost: {why}.",
-                entry=entry(item.run.token, LEASE_RAN_OUT, why, item.run.locked_by, item.seconds),
+                # No start is known of a row that was written by hand.
+                entry=entry(item.run.token, LEASE_RAN_OUT, why, item.run.locked_by, item.seconds or 0.0),
             )
             for item in expired
         ]

@@ -13,7 +13,7 @@ from django_jobs.workers.seats import Region
 
 LOST = "lost lease"
 # What a statement stores at most, so that it does not run into its time-out: results may be a MiB each.
-PART_CHARACTERS = 4_000_000
+PART_CHARACTERS = 2_000_000
 
 
 class Ended(NamedTuple):
@@ -38,8 +38,13 @@ def parts(batch: Sequence[Ended]) -> list[list[Ended]]:
                 found.append([])
                 size = 0
             found[-1].append(item)
-            size += len(item.outcome.result or "") if isinstance(item.outcome, Done) else len(item.outcome.error or "")
+            size += characters(item)
     return found
+
+
+def characters(item: Ended) -> int:
+    """Return how much text an outcome has to store."""
+    return len((item.outcome.result if isinstance(item.outcome, Done) else item.outcome.error) or "")
 
 
 def without_texts(item: Ended) -> Ended:

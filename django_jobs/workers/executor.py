@@ -13,7 +13,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from django_jobs import log, payload
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import WORKER_FAILED, Claimed, Engine, Settlement, released
+from django_jobs.engines.base import DATABASE_AWAY, WORKER_FAILED, Claimed, Engine, Settlement, released
 from django_jobs.queue.history import entry
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process_on_error
@@ -57,6 +57,8 @@ class Executor:
         self._taken = [0] * settings.threads
         # The loop asks to be woken when no more jobs than this are in hand; below zero, it is not waiting.
         self.wake_at = -1
+        # What a run said that could not reach the jobs' database: more of them would end like it.
+        self.cut_off: str | None = None
         self._threads = [
             threading.Thread(target=self._loop, args=(index,), name=f"django_jobs-{index}", daemon=True)
             for index in range(settings.threads)
@@ -118,6 +120,8 @@ class Executor:
         if not renewed or self._region.run_stopped(seat, claimed.id, claimed.token):
             return Ended(seat, claimed, released(claimed.run), 0.0)
         outcome = runner.run(claimed, self._context(seat, claimed, started))
+        if isinstance(outcome, Settlement) and outcome.cause == DATABASE_AWAY:
+            self.cut_off = outcome.error
         seconds = time.monotonic() - started
         self._pace.record(claimed.type, seconds)
         return Ended(seat, claimed, outcome, seconds)

@@ -80,6 +80,12 @@ class Heart:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def revive(self) -> None:
+        """Start the thread again if it ended without being told to: nothing else extends leases."""
+        if not self._thread.is_alive() and not self._ending:
+            log.heart_stopped()
+            self.start()
+
     def rescue(self, fallen: Fallen) -> None:
         self._rescuer.add(fallen)
         self._rescuing.asked = True

@@ -117,6 +117,7 @@ class Supervisor:
             elif self._crew.channel is None:
                 self._restore_template()
             else:
+                self._heart.revive()
                 self._crew.start_missing()
                 self._replace_hanging()
                 self._stop_when_drained()

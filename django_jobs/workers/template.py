@@ -52,7 +52,8 @@ def _run_forked(main: Callable[[], None]) -> None:
         # Handlers that do nothing, instead of SIG_IGN: what a job starts as a subprocess would inherit that.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
-        faulthandler.register(signal.SIGQUIT)
+        if sys.stderr is not None:
+            faulthandler.register(signal.SIGQUIT)
         main()
         code = 0
     except BaseException:

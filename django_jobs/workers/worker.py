@@ -100,13 +100,22 @@ class Worker:
     def _step(self) -> float:
         self._give_back_what_waits()
         self._engine.prepare(self._statement_timeout)
-        if self._writer.away:
-            pause = LONGEST_WAIT  # what ran could not be stored
+        if self._writer.away or self._writer.crowded or self._handlers_are_cut_off():
+            pause = LONGEST_WAIT  # what ran could not be stored, or could not have run
         else:
             pause = self._claimer.step() if self._is_supervised() else self._bide()
         idle = self._claimer.idle and len(self._free) == SEATS
         self._region.set_phase(Phase.IDLE if idle else Phase.BUSY)
         return pause
+
+    def _handlers_are_cut_off(self) -> bool:
+        """Tell whether new connections are refused, while ours are still there: as when too many are open."""
+        if self._executor.cut_off is None:
+            return False
+        if self._engine.probe(timeout=self._statement_timeout):
+            self._executor.cut_off = None
+            return False
+        return True
 
     def _is_supervised(self) -> bool:
         """Tell whether leases are being extended: if not, no more is claimed, since it could not be kept."""

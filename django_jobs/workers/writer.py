@@ -26,6 +26,8 @@ CONTENTION_TRIES = 3
 LONGEST_CONTENTION_PAUSE = 2.0
 # An outcome whose row somebody holds lets the others pass, and is tried again so many seconds later.
 ASIDE_SECONDS = 2.0
+HEAVY_CHARACTERS = 10_000
+MOST_CHARACTERS = 32_000_000
 Part = list[Ended]
 
 
@@ -60,13 +62,27 @@ class Writer:
         self._reports: dict[Run, str] = {}
         self._reported_at = 0.0
         self._finish = threading.Event()
+        self._weighing = threading.Lock()
+        self._weight = 0
         self._thread = threading.Thread(target=self._loop, name="django_jobs-writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def put(self, item: Ended) -> None:
+        self._weigh(ended.characters(item))
         self._ended.put(item)
+
+    def _weigh(self, characters: int) -> None:
+        # Small outcomes are bounded by the seats; for them no lock is worth while.
+        if abs(characters) >= HEAVY_CHARACTERS:
+            with self._weighing:
+                self._weight += characters
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much text waits to be stored that no more jobs should be claimed."""
+        return self._weight > MOST_CHARACTERS
 
     def report(self, run: Run, progress: str) -> None:
         """Keep the latest progress of a run, to be written within about half a second."""
@@ -141,6 +157,7 @@ class Writer:
         for item in part:
             self._reports.pop(item.claimed.run, None)
             self._region.mark(item.seat, State.FREE)
+            self._weigh(-ended.characters(item))
         self._freed([item.seat for item in part])
 
     def _after_error(self, part: Part, error: Exception) -> None:
@@ -219,6 +236,7 @@ class Writer:
             self._done_with(part)
         else:
             log.job_unstorable(part[0].claimed.run, error)
+            self._weigh(-ended.characters(part[0]))
             self._parts[0] = [ended.without_texts(part[0])]
 
     def _write_progress(self) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connections
 
 from django_jobs.engines.base import ClaimOrder, ClaimResult, Engine
 from django_jobs.models import Job
@@ -13,6 +15,8 @@ from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers import claims
 from django_jobs.workers.executor import Assigned
 from django_jobs.workers.runner import Runner
+from django_jobs.workers.seats import Phase
+from django_jobs.workers.worker import Worker
 from tests.app.jobs import leave_effect, nothing
 from tests.app.models import Effect
 from tests.processes.common import with_tables
@@ -140,3 +144,56 @@ def test_what_was_claimed_ahead_goes_back_when_all_threads_are_busy_for_long(eng
     assert {job.status for job in Job.objects.using(engine.alias).all()} == {"ready"}
     assert (tables.region.seats(), len(worker._free)) == ([], 1024)
     assert worker._claimer._wanted() == 2, "what was measured did not hold: no more than the threads"
+
+
+def test_an_idle_worker_only_looks(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    claimer = Tables(engine).worker()._claimer
+    asked: list[str] = []
+    for name in ("claim", "claim_parked", "look"):
+        monkeypatch.setattr(engine, name, _noting(asked, name, getattr(engine, name)))
+    assert claimer.step() > 0
+    assert asked[-1] == "look"
+    asked.clear()
+    for _ in range(5):
+        assert claimer.step() > 0  # it rests
+    assert asked == []
+    for _ in range(5):
+        claimer._idle_until = 0.0
+        assert claimer.step() > 0
+    assert asked == ["look"] * 5
+    nothing.enqueue()
+    claimer._idle_until = 0.0
+    assert claimer.step() == 0
+    assert asked[5:7] == ["look", "claim"]
+
+
+def _noting(asked: list[str], name: str, real: Any) -> Any:
+    def call(*given: Any) -> Any:
+        asked.append(name)
+        return real(*given)
+
+    return call
+
+
+def test_a_stop_gives_back_what_no_thread_has_started(engine: Engine) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    tables.map.beat(time.monotonic())
+    for number in range(2):
+        nothing.enqueue(number)
+    worker._step()
+    assert worker._executor.in_hand == 2
+    worker._writer.start()
+    thread = threading.Thread(target=_stop, args=(worker,), daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert {(job.status, job.attempts, job.losses) for job in Job.objects.using(engine.alias).all()} == {
+        ("ready", 0, 0)
+    }
+    assert (tables.region.seats(), tables.region.phase) == ([], Phase.ENDED)
+
+
+def _stop(worker: Worker) -> None:
+    worker._stop()
+    connections.close_all()

@@ -170,6 +170,21 @@ def test_orphans_of_a_killed_supervisor_claim_nothing_and_are_gone_before_their_
     assert second.stop() == 0
 
 
+@on_sqlite
+def test_the_next_tree_on_a_file_waits_for_the_orphans_of_a_killed_supervisor(tree: Tree, tmp_path: Path) -> None:
+    job = wait_for_file.enqueue("a", str(tmp_path / "go"))
+    first = tree.start(settings=LEASE_2)
+    wait_for_effect(tree, "a:start")
+    os.kill(first.pid, signal.SIGKILL)
+    second = tree.start(settings=LEASE_2)
+    wait_for_effect(tree, "a:start", run=2)
+    assert session_pids(first.pid) == []
+    (tmp_path / "go").touch()
+    tree.wait_for_status(job, "done")
+    assert state(job) == ("done", 0, 0, 2)
+    assert second.stop() == 0
+
+
 def test_after_the_death_of_the_template_all_starts_anew_and_no_attempt_is_charged(tree: Tree, tmp_path: Path) -> None:
     path = tmp_path / "go"
     job = wait_for_file.enqueue("a", str(path))

@@ -74,7 +74,7 @@ def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once_and_so_
     wait_for(lambda: tree.count(status="done") == 30)
     with transaction.atomic(using=tree.alias):
         hold_in_one_call.using(priority=1).enqueue("holder", seconds)
-        others = [leave_effect.enqueue(f"other {number}") for number in range(50)]
+        others = [leave_effect.enqueue(f"other {number}") for number in range(200)]
     assert wait_for_effect(tree, "holder:start") == pid
     ahead = tree.count(status="running")
     others += [leave_effect.enqueue(f"later {number}") for number in range(50)]
@@ -83,10 +83,10 @@ def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once_and_so_
     (tmp_path / "go").touch()
     for job in (running, *others):
         tree.wait_for_status(job, "done")
-    wait_for(lambda: tree.count(status="done") == 132)
+    wait_for(lambda: tree.count(status="done") == 282)
     assert ahead > 3, "none was claimed ahead"
     keys = [key for key, _ in effects(tree)]
-    assert len(keys) == len(set(keys)) == 30 + 100 + 2 + 2
+    assert len(keys) == len(set(keys)) == 30 + 250 + 2 + 2
     assert {(job.losses, len(job.history)) for job in tree.jobs()} == {(0, 0)}
     assert {job.token for job in tree.jobs(type__in=[hold_in_one_call.name, wait_for_file.name])} == {1}
     assert not lines(workers, "has not answered")

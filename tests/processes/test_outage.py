@@ -107,7 +107,7 @@ def test_after_an_outage_longer_than_a_lease_nobody_is_reaped_and_work_goes_on(
     wait_seconds(2.0)  # now both may take back others' jobs
     noticing = [(workers, process) for workers in both for process in ("supervisor", "worker")]
     with down(server, *noticing, seconds=3.5):
-        pass
+        assert [back(workers) for workers in both] == [[], []]
     fresh = [leave_effect.enqueue(str(number)) for number in range(10)]
     for job in fresh:
         trees.wait_for_status(job, "done", timeout=10.0)

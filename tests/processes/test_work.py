@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connections, transaction
+from django.db.models.functions import Now
 
 from django_jobs.models import Job
 from tests.app.jobs import choose_error, end_as, fail_until, leave_effect, nothing, report, wait_for_file
 from tests.app.process_jobs import newer, report_and_return
 from tests.harness import RunWorkers, Tree, wait_for
 from tests.processes.common import (
+    LEASE_2,
     effects,
     ends,
     lines,
@@ -50,6 +52,16 @@ def test_a_burst_runs_what_its_jobs_fail_into_and_leaves_what_is_due_later(tree:
     assert (state(at_once), at_once.result) == (("done", 2, 0, 3), 3)
     assert ends(at_once) == [(1, "raised"), (2, "raised")]
     assert state(later) == ("ready", 0, 0, 0)
+
+
+@on_postgresql
+def test_a_burst_waits_for_what_others_have_lost(tree: Tree) -> None:
+    job = leave_effect.enqueue("a")
+    jobs = Job.objects.using(tree.alias).filter(pk=job.pk)
+    jobs.update(status="running", token=1, locked_by="gone:1", locked_until=Now() - timedelta(seconds=1))
+    workers = tree.start("--burst", settings=LEASE_2)
+    assert workers.wait() == 0
+    assert (state(job), ends(job)) == (("done", 0, 0, 2), [(1, "lease ran out")])
 
 
 def test_only_the_queues_asked_for_are_served(tree: Tree) -> None:

@@ -1,5 +1,5 @@
 -- Locks running jobs whose lease ran out, in id order. Called by PostgreSQLEngine.expired, inside a transaction.
-SELECT id, token, locked_by, type, extract(epoch FROM clock_timestamp() - last_started_at)::float8
+SELECT id, token, locked_by, type, COALESCE(extract(epoch FROM clock_timestamp() - last_started_at), 0)::float8
   FROM django_jobs_job
  WHERE status = 'running' AND locked_until < clock_timestamp()
  ORDER BY id
