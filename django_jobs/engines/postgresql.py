@@ -30,6 +30,10 @@ from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job
 
 
+# Characters of JSON from which a result is written by a statement of its own.
+LARGE_RESULT = 20_000
+
+
 class PostgreSQLEngine(Engine):
     name = "postgresql"
     reaps_by_lease = True
@@ -121,11 +125,17 @@ class PostgreSQLEngine(Engine):
         return Look(due_in, parked)
 
     def complete(self, done: Sequence[Done]) -> set[int]:
-        ordered = sorted(done)
-        rows = self._rows(
-            "complete", {**_fences([item.run for item in ordered]), "results": [item.result for item in ordered]}
-        )
-        return {row[0] for row in rows}
+        large = [item for item in done if item.result is not None and len(item.result) > LARGE_RESULT]
+        small = sorted(item for item in done if item.result is None or len(item.result) <= LARGE_RESULT)
+        written = set()
+        for item in large:
+            rows = self._rows("complete_large", {**item.run._asdict(), "result": item.result})
+            written.update(row[0] for row in rows)
+        if small:
+            results = [item.result for item in small]
+            rows = self._rows("complete", {**_fences([item.run for item in small]), "results": results})
+            written.update(row[0] for row in rows)
+        return written
 
     def settle(self, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:
         ordered = sorted(settlements, key=lambda item: item.run)

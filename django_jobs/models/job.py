@@ -150,6 +150,8 @@ class Job(models.Model):
                     max_attempts__gte=1,
                     losses__gte=0,
                     token__gte=0,
+                    # Far from where the database could not count on: a row set to that by hand would stop every claim.
+                    token__lte=10**15,
                 ),
             ),
         ]
