@@ -10,7 +10,9 @@ from example_project.shop.demo import tables
 pytestmark = pytest.mark.django_db
 
 
-def test_a_migration_that_changed_and_kept_all_names_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_migration_that_changed_and_kept_all_names_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(database, "VAR", tmp_path)
     monkeypatch.setattr(database, "chosen", database.Choice(kind="embedded", url=""))
     made_by = tmp_path / "made-by-postgresql"

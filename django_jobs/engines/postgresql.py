@@ -127,7 +127,7 @@ class PostgreSQLEngine(Engine):
     def complete(self, done: Sequence[Done]) -> set[int]:
         large = [item for item in done if item.result is not None and len(item.result) > LARGE_RESULT]
         small = sorted(item for item in done if item.result is None or len(item.result) <= LARGE_RESULT)
-        written = set()
+        written: set[int] = set()
         for item in large:
             rows = self._rows("complete_large", {**item.run._asdict(), "result": item.result})
             written.update(row[0] for row in rows)

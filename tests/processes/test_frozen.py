@@ -7,11 +7,13 @@ import signal
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from django.db import transaction
 from django.db.models.functions import Now
 
+from django_jobs import JobFunction
 from django_jobs.models import Worker
-from tests.app.jobs import leave_effect, nothing, wait_for_file
+from tests.app.jobs import hold_interpreter, leave_effect, nothing, wait_for_file
 from tests.app.process_jobs import end_by_file, hold_in_one_call
 from tests.harness import Tree, wait_for
 from tests.processes.common import (
@@ -59,8 +61,9 @@ def test_the_outcome_of_a_run_whose_lease_was_lost_is_refused(tree: Tree, tmp_pa
     assert frozen.stop() == 0
 
 
+@pytest.mark.parametrize("hold", [hold_in_one_call, hold_interpreter], ids=["one call", "regular expression"])
 def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once_and_so_do_all_others(
-    tree: Tree, vendor: str, tmp_path: Path
+    tree: Tree, vendor: str, tmp_path: Path, hold: JobFunction[..., ..., None]
 ) -> None:
     seconds, lease = (
         (5, {"LEASE": 1.6, "HEARTBEAT": 0.5}) if vendor == "postgresql" else (3, {"LEASE": 1, "HEARTBEAT": 0.3})
@@ -73,7 +76,7 @@ def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once_and_so_
         leave_effect.enqueue(f"measured {number}")
     wait_for(lambda: tree.count(status="done") == 30)
     with transaction.atomic(using=tree.alias):
-        hold_in_one_call.using(priority=1).enqueue("holder", seconds)
+        hold.using(priority=1).enqueue("holder", seconds)
         others = [leave_effect.enqueue(f"other {number}") for number in range(200)]
     assert wait_for_effect(tree, "holder:start") == pid
     ahead = tree.count(status="running")
@@ -88,7 +91,7 @@ def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once_and_so_
     keys = [key for key, _ in effects(tree)]
     assert len(keys) == len(set(keys)) == 30 + 250 + 2 + 2
     assert {(job.losses, len(job.history)) for job in tree.jobs()} == {(0, 0)}
-    assert {job.token for job in tree.jobs(type__in=[hold_in_one_call.name, wait_for_file.name])} == {1}
+    assert {job.token for job in tree.jobs(type__in=[hold.name, wait_for_file.name])} == {1}
     assert not lines(workers, "has not answered")
     assert workers.stop() == 0
     if vendor == "postgresql":

@@ -1,0 +1,116 @@
+"""Which worker processes a supervisor takes for hanging."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Any
+
+import pytest
+
+from django_jobs.workers.crew import Place
+from django_jobs.workers.fallen import Child
+from django_jobs.workers.seats import State
+from django_jobs.workers.supervisor import Supervisor
+from tests.processes.parts import plan
+
+HANG = 6.0
+
+
+class Watched:
+    """A supervisor with one child, which is never really there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.supervisor = Supervisor(plan("default", lease=HANG, heartbeat=2.0))
+        self.supervisor._hang_seconds = HANG
+        self.supervisor._awake_since = 0.0
+        self.place = self.supervisor._crew.places[0]
+        self.place.child = Child(index=0, incarnation="a" * 32, pid=0)
+        self.killed: list[str] = []
+        monkeypatch.setattr(self.supervisor._crew, "kill", self._kill)
+
+    def _kill(self, place: Place, why: str) -> None:
+        self.killed.append(why)
+
+    def silent(self, claims: float, writes: float) -> None:
+        """Let the child's two loops have ticked so many seconds ago."""
+        now = time.monotonic()
+        struct.pack_into("@dd", self.place.region._memory, self.place.region._base, now - claims, now - writes)
+
+    def look(self) -> bool:
+        """Return whether the child is taken for hanging."""
+        self.killed.clear()
+        self.supervisor._replace_hanging()
+        return bool(self.killed)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+@pytest.mark.parametrize(("claims", "writes", "hangs"), [(5, 5, False), (7, 0, True), (0, 7, True), (7, 7, True)])
+def test_an_idle_process_hangs_when_either_loop_is_silent(
+    watched: Watched, claims: float, writes: float, hangs: bool
+) -> None:
+    watched.silent(claims, writes)
+    assert watched.look() is hangs
+
+
+def test_a_process_that_starts_is_given_time(watched: Watched) -> None:
+    watched.place.started_at = time.monotonic() - 5
+    assert not watched.look()
+    watched.place.started_at = time.monotonic() - 7
+    assert watched.look()
+
+
+def test_a_run_may_hold_the_interpreter_and_both_loops_are_given_time_after_it(watched: Watched) -> None:
+    watched.place.region.take(0, 1, 1, 1)
+    watched.place.region.mark(0, State.RUNNING)
+    watched.silent(100, 100)
+    assert not watched.look()
+    watched.place.region.mark(0, State.FREE)  # it ended, and a loop in the middle of its work has not ticked yet
+    watched.silent(100, 0)
+    assert not watched.look()
+    watched.place.excused_at -= 7
+    assert watched.look()
+
+
+def test_a_loop_that_is_silent_while_the_other_is_not_hangs_also_beside_a_run(watched: Watched) -> None:
+    watched.place.region.take(0, 1, 1, 1)
+    watched.place.region.mark(0, State.RUNNING)
+    watched.silent(100, 0)
+    assert watched.look()
+
+
+def test_outcomes_still_to_be_stored_are_given_three_times_as_long(watched: Watched) -> None:
+    watched.place.region.take(0, 1, 1, 1)
+    watched.place.region.mark(0, State.RETURNED)
+    watched.silent(17, 17)
+    assert not watched.look()
+    watched.silent(19, 19)
+    assert watched.look()
+
+
+def test_after_having_been_frozen_itself_a_supervisor_gives_its_children_time(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_jobs.workers.posix.reap", lambda pid: None)
+    watched.silent(100, 100)
+    watched.supervisor._awake_at = time.monotonic() - 3
+    watched.supervisor._bell.ring()
+    watched.supervisor._wait()
+    assert not watched.look()
+
+
+def test_nobody_is_replaced_while_the_database_is_away_or_twice(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.silent(100, 100)
+    away: Any = property(lambda heart: True)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(watched.supervisor._heart), "cut_off", away)
+        assert not watched.look()
+    assert watched.look()
+    watched.place.killed_for = "its process did not answer"
+    assert not watched.look()
