@@ -29,7 +29,6 @@ from django_jobs.engines.sql import statement
 from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job
 
-
 # Characters of JSON from which a result is written by a statement of its own.
 LARGE_RESULT = 20_000
 

@@ -126,15 +126,14 @@ def test_killers_are_dead_after_two_processes_and_innocents_are_done(tree: Tree)
 @on_postgresql
 def test_a_process_that_keeps_dying_is_restarted_more_and_more_slowly(tree: Tree) -> None:
     workers = tree.start()
-    for number in range(5):
+    for number in range(4):
         (pid,) = workers.wait_until_ready()
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: pid not in workers.worker_pids(), what="its row is gone")  # noqa: B023
         assert len(lines(workers, " died: signal 9")) == number + 1
     starts = [line[11:23] for line in lines(workers, " is ready")]
     pauses = [_milliseconds(later) - _milliseconds(earlier) for earlier, later in pairwise(starts)]
-    assert pauses[0] < 500, pauses
-    assert pauses[-1] >= 1000, pauses
+    assert pauses[0] < 500 <= pauses[-1], pauses
     job = nothing.enqueue()
     tree.wait_for_status(job, "done")
     assert workers.stop() == 0
