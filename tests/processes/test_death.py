@@ -106,8 +106,9 @@ def test_killers_are_dead_after_two_processes_and_innocents_are_done(tree: Tree)
         tree.wait_for_status(job, "done")
     for job in killers:
         tree.wait_for_status(job, "dead")
-        assert (job.attempts, job.losses, job.token) == (0, 2, 2)
-        assert ends(job) == [(1, "died"), (2, "died")]
+        assert (job.attempts, job.losses) == (0, 2)
+        # A claim may have been given back between them: one made ahead, by a process that another killer ended.
+        assert [cause for _, cause in ends(job)] == ["died", "died"]
     assert [job.last_error for job in killers] == [
         "The worker process died: signal 9 (SIGKILL).",
         "The worker process died: signal 11 (SIGSEGV).",
