@@ -92,7 +92,7 @@ def test_an_outage_is_said_once_a_change_whoever_notices(said: list[str]) -> Non
     other.join()
     assert said == ["away"]
     assert 0 < pauses[0] < 1
-    assert pauses == [pytest.approx(pause, abs=LONGEST_PAUSE) for pause in pauses]
+    assert all(0 < pause <= LONGEST_PAUSE for pause in pauses)
     assert LONGEST_PAUSE / 2 <= pauses[-1] <= LONGEST_PAUSE
     outage.over()
     assert (said, outage.lasts) == (["away"], True)  # the other thread cannot reach it yet
