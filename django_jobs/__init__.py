@@ -8,9 +8,13 @@ from django_jobs.exceptions import (
     IdempotencyConflict,
     InvalidJob,
     InvalidJobType,
+    JobDoesNotExist,
     JobsError,
+    StateConflict,
+    WaitTimeout,
 )
 from django_jobs.outcomes import Cancel, Fail, Retry, Snooze
+from django_jobs.pauses import pause, resume
 
 __version__ = "0.1.0.dev0"
 
@@ -23,9 +27,14 @@ __all__ = [
     "IdempotencyConflict",
     "InvalidJob",
     "InvalidJobType",
+    "JobDoesNotExist",
     "JobFunction",
     "JobsError",
     "Retry",
     "Snooze",
+    "StateConflict",
+    "WaitTimeout",
     "job",
+    "pause",
+    "resume",
 ]

@@ -28,7 +28,9 @@ class Using(TypedDict, total=False):
     priority: int
     run_at: datetime | None
     delay: float | timedelta | None
+    expires: datetime | float | timedelta | None
     idempotency_key: str | None
+    unique: Literal["window", "unfinished", "waiting"] | None
     max_attempts: int
     timeout: float | timedelta | None
     detached: bool
@@ -73,8 +75,11 @@ class JobFunction(Generic[C, P, R_co]):
     def using(self, **changes: Unpack[Using]) -> JobFunction[C, P, R_co]:
         """Return a copy whose enqueues use these options.
 
-        `delay` counts from the database's clock at the enqueue; `run_at` is an aware datetime. `detached` allows an
-        enqueue while a transaction is open on another database and none on the jobs' database. Raises InvalidJob or
+        `delay` counts from the database's clock at the enqueue; `run_at` is an aware datetime. A job that was not started
+        by `expires`, a datetime or a duration from the enqueue, is cancelled. `unique` says how long `idempotency_key`
+        holds: "window" (default) until the row is archived, "unfinished" until the job has ended, "waiting" until it is
+        claimed. `detached` allows an enqueue while a transaction is open on another database and none on the jobs'
+        database. Raises InvalidJob or
         InvalidJobType when an option is unknown or its value cannot be used.
         """
         return JobFunction(self.job_type, self._using.changed(dict(changes)))
@@ -91,6 +96,8 @@ class Options(TypedDict, total=False):
     retry_on: Iterable[type[BaseException]] | None
     fail_on: Iterable[type[BaseException]]
     timeout: float | timedelta | None
+    durable: bool
+    tags: Iterable[str]
 
 
 @overload
@@ -106,7 +113,8 @@ def job(
 def job(function: Callable[..., Any] | None = None, /, *, takes_context: bool = False, **given: Any) -> Any:
     """Make a module-level function a job type, under the name `module.function` unless `name` is given.
 
-    Use it bare or with options. Raises InvalidJob or InvalidJobType when the function or an option cannot be used.
+    Use it bare or with options. `durable` has each run's end written at once rather than in a batch within some 20 ms;
+    `tags` are kept with every job of the type. Raises InvalidJob or InvalidJobType when the function or an option cannot be used.
     A second function under one name is reported by `manage.py check`.
     """
     if function is not None and given:
@@ -136,6 +144,8 @@ def _job_type(function: Callable[..., Any], given: options.Define, takes_context
         default_timeout=given.default_timeout,
         retry_on=given.retry_on,
         fail_on=given.fail_on,
+        durable=given.durable,
+        tags=given.tags,
     )
 
 

@@ -42,9 +42,10 @@ class InvalidJobType(JobsError, TypeError):
 class EnqueueTimeout(JobsError):
     """Another transaction held the same idempotency key for longer than ENQUEUE_TIMEOUT."""
 
-    def __init__(self, key: str, seconds: float) -> None:
+    def __init__(self, key: str | None, seconds: float) -> None:
+        which = "one of the idempotency keys" if key is None else f"the idempotency key {key!r}"
         super().__init__(
-            f"Another transaction holds the idempotency key {key!r} and did not end within {seconds:g} s "
+            f"Another transaction holds {which} and did not end within {seconds:g} s "
             "(ENQUEUE_TIMEOUT). Nothing was enqueued; try again when that transaction is over."
         )
 
@@ -58,6 +59,14 @@ class IdempotencyConflict(JobsError):
             "Use another key for another call."
         )
         self.job_id = job_id
+
+
+class StateConflict(JobsError):
+    """What was asked for cannot be done to a job in the state that it is in."""
+
+
+class WaitTimeout(JobsError, TimeoutError):
+    """A job had not ended when the time to wait for it was over."""
 
 
 class ConfigurationError(JobsError):

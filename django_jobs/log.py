@@ -120,9 +120,17 @@ def lease_taken(run: Run) -> None:
     _say(logging.WARNING, "Lost lease: run %d of job %d is told to stop; the job is no longer its", run.token, run.id)
 
 
+def run_cancelled(run: Run) -> None:
+    _say(logging.INFO, "Run %d of job %d is told to stop: the job was cancelled", run.token, run.id)
+
+
 def job_lost(job_id: int, status: str, cause: str, error: str) -> None:
     level = logging.ERROR if status == "dead" else logging.WARNING
     _say(level, "Job %d lost its run (%s): %s; it is %s now", job_id, cause, error.rstrip("."), status)
+
+
+def job_act(job_id: int, what: str, said: str) -> None:
+    _say(logging.INFO, "Job %d %s: %s", job_id, what, said)
 
 
 def heart_stopped() -> None:

@@ -17,6 +17,8 @@ from django_jobs.outcomes import seconds
 from django_jobs.payload import UNSTORABLE
 
 NAME_LIMIT = 255
+TAGS_LIMIT = 20
+UNIQUE = ("window", "unfinished", "waiting")
 RESERVED_PREFIXES = ("schedule:", "job:")
 
 
@@ -73,16 +75,46 @@ def idempotency_key(value: object) -> str:
 def run_at(value: object) -> datetime:
     if not isinstance(value, datetime):
         raise InvalidJobType(f"run_at is {shown(value)}; give a datetime.")
+    return moment(value, "run_at")
+
+
+def moment(value: datetime, name: str) -> datetime:
+    """Return a time in UTC, or raise naming the value and `name`."""
     if timezone.is_naive(value):
         if settings.USE_TZ:
             raise InvalidJob(
-                f"run_at is {shown(value)} without a time zone; give an aware datetime, as timezone.now() does."
+                f"{name} is {shown(value)} without a time zone; give an aware datetime, as timezone.now() does."
             )
         value = timezone.make_aware(value)
     try:
         return value.astimezone(timezone.get_fixed_timezone(0))
     except OverflowError:
-        raise InvalidJob(f"run_at is {shown(value)}, beyond the calendar in UTC; give an earlier time.") from None
+        raise InvalidJob(f"{name} is {shown(value)}, beyond the calendar in UTC; give an earlier time.") from None
+
+
+def until(value: object, name: str) -> datetime | float:
+    """Return an end given as a datetime in UTC, or one given as a duration in seconds from now."""
+    if isinstance(value, datetime):
+        return moment(value, name)
+    found = seconds(value, name)
+    if found == 0:
+        raise InvalidJob(f"{name} is {shown(value)}; give seconds over 0, a timedelta, or a datetime.")
+    return found
+
+
+def unique(value: object) -> str:
+    if value not in UNIQUE:
+        raise InvalidJob(f"unique is {shown(value)}; give one of {', '.join(map(repr, UNIQUE))}.")
+    return str(value)
+
+
+def tags(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidJobType(f"tags is {shown(value)}; give a list of texts.")
+    found = tuple(dict.fromkeys(text(item, "a tag") for item in value))
+    if len(found) > TAGS_LIMIT:
+        raise InvalidJob(f"tags has {len(found)} texts; at most {TAGS_LIMIT} are allowed.")
+    return found
 
 
 def _reject_unknown(given: dict[str, Any], known: Iterable[str], where: str) -> None:
@@ -102,6 +134,8 @@ class Define:
     fail_on: tuple[type[BaseException], ...] = ()
     timeout: float | None = None
     default_timeout: bool = True
+    durable: bool = False
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, given: dict[str, Any]) -> Define:
@@ -113,7 +147,7 @@ class Define:
                 found[name] = convert(found[name])
         if "timeout" in found:
             found["default_timeout"] = False
-        for name in ("queue", "priority", "fail_on"):
+        for name in ("queue", "priority", "fail_on", "durable", "tags"):
             if name in found and found[name] is None:
                 raise InvalidJobType(f"@job({name}=None): leave the option out, or give it a value.")
         return cls(**found)
@@ -142,6 +176,8 @@ _DEFINE = {
     "retry_on": _exceptions,
     "fail_on": _exceptions,
     "timeout": timeout,
+    "durable": lambda value: _flag(value, "durable"),
+    "tags": tags,
 }
 
 
@@ -159,7 +195,9 @@ class Enqueue:
     priority: int | None = None
     run_at: datetime | None = None
     delay: float | None = None
+    expires: datetime | float | None = None
     idempotency_key: str | None = None
+    unique: str | None = None
     max_attempts: int | None = None
     timeout: float | _Unset | None = UNSET
     detached: bool | None = None
@@ -172,12 +210,20 @@ class Enqueue:
             raise InvalidJob(
                 f"using() has both run_at ({changed.run_at.isoformat()}) and delay ({changed.delay:g} s); give one."
             )
+        changed._check_unique()
         return changed
 
+    def _check_unique(self) -> None:
+        if self.unique is not None and self.idempotency_key is None:
+            raise InvalidJob(
+                f"using(unique={self.unique!r}) says how long an idempotency key holds, and there is none; "
+                "give idempotency_key as well."
+            )
 
-def _flag(value: object) -> bool:
+
+def _flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidJobType(f"detached is {shown(value)}; give True or False.")
+        raise InvalidJobType(f"{name} is {shown(value)}; give True or False.")
     return value
 
 
@@ -190,8 +236,10 @@ _ENQUEUE: dict[str, Any] = {
     "priority": priority,
     "run_at": run_at,
     "delay": _delay,
+    "expires": lambda value: until(value, "expires"),
     "idempotency_key": idempotency_key,
+    "unique": unique,
     "max_attempts": max_attempts,
     "timeout": timeout,
-    "detached": _flag,
+    "detached": lambda value: _flag(value, "detached"),
 }

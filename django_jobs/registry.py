@@ -26,6 +26,8 @@ class JobType:
     default_timeout: bool
     retry_on: tuple[type[BaseException], ...] | None
     fail_on: tuple[type[BaseException], ...]
+    durable: bool
+    tags: tuple[str, ...]
 
     @property
     def place(self) -> str:

@@ -46,6 +46,8 @@ def test_a_job_is_stored_with_its_defaults_and_returned_as_stored(engine: Engine
         "token": 0,
         "locked_by": None,
         "locked_until": None,
+        "cancel_reason": None,
+        "key_holds": "window",
         "last_error": "",
         "history": [],
         "progress": None,
@@ -122,7 +124,7 @@ ODD_VALUES: list[Any] = [
 def test_what_is_stored_is_what_was_passed(engine: Engine, values: list[Any]) -> None:
     take.enqueue(*values, option=values)
     order = ClaimOrder(locked_by="w:1", lease=30, limit=1, queues=None, types=(take.name,))
-    ((claimed,), _) = engine.claim(order)
+    (claimed,) = engine.claim(order).jobs
     assert as_text(json.loads(claimed.payload)) == as_text({"args": values, "kwargs": {"option": values}})
 
 

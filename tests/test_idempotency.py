@@ -188,4 +188,4 @@ def test_a_key_that_is_taken_and_freed_again_and_again_is_given_up_on(
     monkeypatch.setattr(engine, "holder", deleted_and_taken)
     with pytest.raises(JobsError) as caught:
         keyed.enqueue(1)
-    assert str(caught.value) == "The idempotency key 'k' was taken and freed three times in a row; try again."
+    assert str(caught.value) == "The idempotency key 'k' was taken and freed 10 times in a row; try again."

@@ -164,8 +164,8 @@ def test_an_unknown_option_is_named_with_the_known_ones() -> None:
     with pytest.raises(InvalidJobType) as caught:
         nothing.using(queeu="mail")  # type: ignore[call-arg]
     assert str(caught.value) == (
-        "using() has no option 'queeu'; it has delay, detached, idempotency_key, max_attempts, priority, queue, "
-        "run_at, timeout."
+        "using() has no option 'queeu'; it has delay, detached, expires, idempotency_key, max_attempts, priority, "
+        "queue, run_at, timeout, unique."
     )
     with pytest.raises(InvalidJobType) as caught:
         job(default_timeout=True)(plain)  # type: ignore[call-overload]

@@ -34,7 +34,7 @@ LAYERS = [
     ["models"],
     ["registry", "options"],
     ["engines"],
-    ["log"],
+    ["log", "pauses"],
     ["queue"],
     ["decorators"],
     ["workers"],
@@ -42,8 +42,8 @@ LAYERS = [
     ["report", "checks", "admin"],
     ["management", "apps"],
 ]
-# The sentence needs settings and workers; the model offers it as a method.
-AGAINST = {("models", "explain")}
+# The sentence needs settings and workers, the acts engines; the model offers them as methods.
+AGAINST = {("models", "explain"), ("models", "queue")}
 
 
 def modules() -> dict[str, ast.Module]:

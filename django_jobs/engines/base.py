@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +22,15 @@ class NewJob:
     priority: int
     payload: str
     idempotency_key: str | None
+    key_holds: str
     run_at: datetime | None
     delay: float
+    # As a time, or as seconds from the enqueue.
+    expires_at: datetime | None
+    expires_in: float | None
     max_attempts: int
     timeout: float | None
+    meta: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +53,10 @@ class Run(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A claimed job as the worker needs it. `payload` is JSON text, `timeout` seconds."""
+    """A claimed job as the worker needs it. `payload` is JSON text, `timeout` seconds.
+
+    `idempotency_key` is None unless it stands for this job for ever; an `expired` one is to be cancelled, not run.
+    """
 
     id: int
     token: int
@@ -59,6 +68,7 @@ class Claimed(NamedTuple):
     idempotency_key: str | None
     timeout: float | None
     slot: datetime | None
+    expired: bool
 
     @property
     def run(self) -> Run:
@@ -66,8 +76,11 @@ class Claimed(NamedTuple):
 
 
 class ClaimResult(NamedTuple):
+    """What a claim brought; of the rows that it `parked`, so many were of types `unknown` here."""
+
     jobs: list[Claimed]
     parked: int
+    unknown: int
 
 
 class Look(NamedTuple):
@@ -121,8 +134,16 @@ DATABASE_AWAY = "database away"
 CONNECTION_BROKE = "connection broke"
 STOPPED = "stopped"
 WORKER_FAILED = "worker failed"
+# No run but an act: it clears nobody of having killed a process.
+REQUEUED = "requeued"
 # A run that ended by one of these said nothing of its job: they do not part two deaths.
-STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED)
+STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, REQUEUED)
+
+
+# Lines of a job's history that are kept: the first, and the last nine.
+HISTORY_LIMIT = 10
+EXPIRED = "The time by which it had to start passed before a worker took it."
+EXPIRED_ENTRY = json.dumps({"cause": "expired", "error": EXPIRED, "worker": "", "seconds": 0.0})
 
 
 def died_before(history: Sequence[dict[str, object]]) -> bool:
@@ -171,30 +192,47 @@ class Engine(ABC):
     def insert(self, new: NewJob) -> Job: ...
 
     @abstractmethod
+    def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
+        """Insert in this order, except those whose key is taken; return each one's id, None for those.
+
+        Raise EnqueueTimeout when the holder of a key does not end in time. Call it in a transaction.
+        """
+
+    @abstractmethod
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
         """Insert unless the key is taken, then None. Raise EnqueueTimeout when its holder does not end in time."""
 
     def holder(self, key: str) -> Job | None:
+        """Return the job that has a key. One that frees it when it is claimed cannot be claimed until the caller's
+        transaction ends: its run must see what the caller wrote."""
         found: Job | None = Job.objects.using(self.alias).filter(idempotency_key=key).first()
         return found
 
+    def holders(self, keys: Sequence[str]) -> dict[str, Job]:
+        """Return the jobs that have these keys, as `holder` does."""
+        found = ((key, self.holder(key)) for key in keys)
+        return {key: job for key, job in found if job is not None}
+
     @abstractmethod
     def claim(self, order: ClaimOrder) -> ClaimResult:
-        """Claim due jobs, strictly by priority, then by due time; park those of a type not in the order.
+        """Claim due jobs, strictly by priority, then by due time; park those of a type that is paused or not in the order.
+
+        Nothing is taken from a paused queue, and nothing of it is parked.
 
         Of queues with the same priority a batch may take one after the other, that of the longest waiting job first.
         """
 
     @abstractmethod
     def claim_parked(self, order: ClaimOrder) -> ClaimResult:
-        """Claim due jobs of known types that workers without these types had parked."""
+        """Claim due jobs of known types that workers without these types had parked, or that were parked by a pause
+        that is over."""
 
     @abstractmethod
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look: ...
 
     @abstractmethod
-    def complete(self, done: Sequence[Done]) -> set[int]:
-        """Write successes; return the ids whose fence held."""
+    def complete(self, done: Sequence[Done]) -> dict[int, str]:
+        """Write successes; return the status that each job whose fence held now has: done, or cancelled by a person."""
 
     @abstractmethod
     def settle(self, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:
@@ -205,8 +243,9 @@ class Engine(ABC):
         """Return the ids of those runs whose end is in their job's row, unless it was that their lease ran out."""
 
     @abstractmethod
-    def extend(self, runs: Sequence[Run], lease: float) -> set[int]:
-        """Extend leases, also expired ones; return the ids whose fence held or whose row somebody else is writing."""
+    def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
+        """Extend leases, also expired ones; return whether a person has cancelled the job, for each id whose fence held
+        or whose row somebody else is writing."""
 
     @abstractmethod
     def store_progress(self, reports: Sequence[tuple[Run, str]]) -> None: ...
@@ -219,6 +258,10 @@ class Engine(ABC):
         """Return the running jobs that a worker incarnation holds."""
         rows = Job.objects.using(self.alias).running().filter(locked_by__startswith=f"{incarnation}:")
         return [Run(*row) for row in rows.values_list("id", "token", "locked_by")]
+
+    @abstractmethod
+    def cancel_expired(self, limit: int) -> int:
+        """Cancel waiting jobs whose time to be started is over, also parked ones; return how many."""
 
     @abstractmethod
     def expired_exist(self) -> bool: ...

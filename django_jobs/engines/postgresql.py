@@ -11,6 +11,8 @@ from django.db import OperationalError, transaction
 
 from django_jobs.conf import conf
 from django_jobs.engines.base import (
+    EXPIRED,
+    EXPIRED_ENTRY,
     STREAK,
     Claimed,
     ClaimOrder,
@@ -81,6 +83,33 @@ class PostgreSQLEngine(Engine):
                 raise EnqueueTimeout(key, seconds) from error
             raise
 
+    def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
+        seconds = conf().enqueue_timeout
+        with self._lock_timeout(seconds):
+            try:
+                rows = self._rows("insert_many", _columns(new))
+            except OperationalError as error:
+                if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                    raise EnqueueTimeout(None, seconds) from error
+                raise
+        return [row[0] for row in rows]
+
+    def holder(self, key: str) -> Job | None:
+        return self.holders([key]).get(key)
+
+    def holders(self, keys: Sequence[str]) -> dict[str, Job]:
+        jobs = Job.objects.using(self.alias)
+        found = {str(job.idempotency_key): job for job in jobs.filter(idempotency_key__in=keys)}
+        waiting = [key for key, job in found.items() if job.key_holds == Job.KeyHolds.WAITING]
+        if waiting and self.connection.in_atomic_block:
+            # A claim skips rows that somebody holds, and other callers may share this hold.
+            sql = "SELECT * FROM django_jobs_job WHERE idempotency_key = ANY (%(keys)s) ORDER BY id FOR SHARE"
+            for key in waiting:
+                del found[key]
+            with transaction.atomic(using=self.alias), self._lock_timeout(conf().enqueue_timeout):
+                found |= {str(job.idempotency_key): job for job in jobs.raw(sql, {"keys": waiting})}
+        return found
+
     def _inserted(self, sql: str, new: NewJob) -> list[Job]:
         return list(Job.objects.using(self.alias).raw(sql, asdict(new)))
 
@@ -115,7 +144,7 @@ class PostgreSQLEngine(Engine):
         # RETURNING keeps no order.
         rows.sort(key=lambda row: (-row[0], row[1], row[3]))
         jobs = [Claimed(row[3], row[4], order.locked_by, *row[5:]) for row in rows if row[2] is None]
-        return ClaimResult(jobs, len(rows) - len(jobs))
+        return ClaimResult(jobs, len(rows) - len(jobs), sum(row[2] == "type" for row in rows))
 
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
         due_in, parked = self._rows("look", {"queues": None if queues is None else list(queues), "types": list(types)})[
@@ -123,17 +152,15 @@ class PostgreSQLEngine(Engine):
         ]
         return Look(due_in, parked)
 
-    def complete(self, done: Sequence[Done]) -> set[int]:
+    def complete(self, done: Sequence[Done]) -> dict[int, str]:
         large = [item for item in done if item.result is not None and len(item.result) > LARGE_RESULT]
         small = sorted(item for item in done if item.result is None or len(item.result) <= LARGE_RESULT)
-        written: set[int] = set()
+        written: dict[int, str] = {}
         for item in large:
-            rows = self._rows("complete_large", {**item.run._asdict(), "result": item.result})
-            written.update(row[0] for row in rows)
+            written.update(self._rows("complete_large", {**item.run._asdict(), "result": item.result}))
         if small:
             results = [item.result for item in small]
-            rows = self._rows("complete", {**_fences([item.run for item in small]), "results": results})
-            written.update(row[0] for row in rows)
+            written.update(self._rows("complete", {**_fences([item.run for item in small]), "results": results}))
         return written
 
     def settle(self, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:
@@ -167,11 +194,11 @@ class PostgreSQLEngine(Engine):
             )
             return {job_id for job_id, *found in cursor.fetchall() if ended(*found)}
 
-    def extend(self, runs: Sequence[Run], lease: float) -> set[int]:
+    def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
         fences = _fences(sorted(runs))
-        extended = {row[0] for row in self._rows("extend", {**fences, "lease": lease})}
+        extended: dict[int, bool] = dict(self._rows("extend", {**fences, "lease": lease}))
         missing = [run for run in runs if run.id not in extended]
-        return extended | self._still_held(missing) if missing else extended
+        return extended | dict.fromkeys(self._still_held(missing), False) if missing else extended
 
     def _still_held(self, runs: Sequence[Run]) -> set[int]:
         with self.connection.cursor() as cursor:
@@ -197,6 +224,9 @@ class PostgreSQLEngine(Engine):
         rows = self._rows("expired", {"limit": limit})
         return [Expired(Run(*row[:3]), row[3], row[4]) for row in rows]
 
+    def cancel_expired(self, limit: int) -> int:
+        return len(self._rows("cancel_expired", {"limit": limit, "error": EXPIRED, "entry": EXPIRED_ENTRY}))
+
     def expired_exist(self) -> bool:
         with self.connection.cursor() as cursor:
             cursor.execute(
@@ -221,6 +251,24 @@ class PostgreSQLEngine(Engine):
         with self.connection.cursor() as cursor:
             cursor.execute(statement(name), parameters)
             return list(cursor.fetchall())
+
+
+def _columns(new: Sequence[NewJob]) -> dict[str, list[Any]]:
+    return {
+        "types": [item.type for item in new],
+        "queues": [item.queue for item in new],
+        "priorities": [item.priority for item in new],
+        "payloads": [item.payload for item in new],
+        "keys": [item.idempotency_key for item in new],
+        "holds": [item.key_holds for item in new],
+        "run_ats": [item.run_at for item in new],
+        "delays": [item.delay for item in new],
+        "expires_ats": [item.expires_at for item in new],
+        "expires_ins": [item.expires_in for item in new],
+        "max_attempts": [item.max_attempts for item in new],
+        "timeouts": [item.timeout for item in new],
+        "metas": [item.meta for item in new],
+    }
 
 
 def _fences(runs: Sequence[Run]) -> dict[str, list[Any]]:

@@ -12,6 +12,9 @@ from django.db.utils import DatabaseError
 
 from django_jobs.conf import conf
 from django_jobs.engines.base import (
+    EXPIRED,
+    EXPIRED_ENTRY,
+    HISTORY_LIMIT,
     Claimed,
     ClaimOrder,
     ClaimResult,
@@ -26,12 +29,26 @@ from django_jobs.engines.base import (
     ended,
     milliseconds,
 )
-from django_jobs.engines.sqlite_parts import LATER, NOW, UNLESS_TAKEN, one_of, read, served, stored
+from django_jobs.engines.sqlite_parts import (
+    IN_FORCE,
+    LATER,
+    NOW,
+    UNLESS_TAKEN,
+    not_paused,
+    one_of,
+    read,
+    served,
+    stored,
+)
 from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job
 
-HISTORY_LIMIT = 10
-_CLAIMED = "id, token, type, payload, attempts, max_attempts, idempotency_key, timeout, slot"
+_CLAIMED = (
+    "id, token, type, payload, attempts, max_attempts, "
+    "CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot, "
+    f"COALESCE(expires_at <= {NOW}, 0)"
+)
+_KEPT_KEY = "idempotency_key = CASE WHEN key_holds = 'window' THEN idempotency_key END"
 
 
 class SQLiteEngine(Engine):
@@ -66,16 +83,24 @@ class SQLiteEngine(Engine):
         return self._inserted(new, "")[0]
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
+        with self._bounded(key):
+            return next(iter(self._inserted(new, UNLESS_TAKEN)), None)
+
+    def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
+        with self._bounded(None):
+            return [next((job.pk for job in self._inserted(item, UNLESS_TAKEN)), None) for item in new]
+
+    @contextmanager
+    def _bounded(self, key: str | None) -> Iterator[None]:
         seconds = conf().enqueue_timeout
         try:
             with self._busy_timeout(seconds):
-                found = self._inserted(new, UNLESS_TAKEN)
+                yield
         except OperationalError as error:
             # Not SQLITE_BUSY_SNAPSHOT: a transaction that has read an older state gets it at once, without waiting.
             if getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_BUSY":
                 raise EnqueueTimeout(key, seconds) from error
             raise
-        return found[0] if found else None
 
     @contextmanager
     def _busy_timeout(self, seconds: float) -> Iterator[None]:
@@ -90,11 +115,15 @@ class SQLiteEngine(Engine):
     def _inserted(self, new: NewJob, conflict: str) -> list[Job]:
         sql = (
             "INSERT INTO django_jobs_job "
-            "(type, queue, priority, payload, idempotency_key, run_at, max_attempts, timeout) VALUES "
-            f"(%(type)s, %(queue)s, %(priority)s, %(payload)s, %(idempotency_key)s, "
-            f"COALESCE(%(run_at)s, {LATER.format('%(delay)s')}), %(max_attempts)s, %(timeout)s) {conflict} RETURNING *"
+            "(type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta) "
+            "VALUES (%(type)s, %(queue)s, %(priority)s, %(payload)s, %(idempotency_key)s, %(key_holds)s, "
+            f"COALESCE(%(run_at)s, {LATER.format('%(delay)s')}), COALESCE(%(expires_at)s, "
+            f"CASE WHEN %(expires_in)s IS NOT NULL THEN {LATER.format('%(expires_in)s')} END), "
+            f"%(max_attempts)s, %(timeout)s, %(meta)s) {conflict} RETURNING *"
         )
-        parameters = {**asdict(new), "run_at": None if new.run_at is None else stored(new.run_at)}
+        parameters = asdict(new)
+        for name in ("run_at", "expires_at"):
+            parameters[name] = None if parameters[name] is None else stored(parameters[name])
         return list(Job.objects.using(self.alias).raw(sql, parameters))
 
     def claim(self, order: ClaimOrder) -> ClaimResult:
@@ -102,27 +131,29 @@ class SQLiteEngine(Engine):
         with self._writing() as cursor:
             cursor.execute(
                 f"SELECT {_CLAIMED} FROM django_jobs_job WHERE status = 'ready' AND parked IS NULL "
-                f"AND run_at <= {NOW} {where} ORDER BY priority DESC, run_at, id LIMIT %s",
+                f"AND run_at <= {NOW} AND {not_paused('queue')} {where} ORDER BY priority DESC, run_at, id LIMIT %s",
                 [*parameters, order.limit],
             )
             rows = cursor.fetchall()
-            known = [row for row in rows if row[2] in order.types]
-            unknown = [(row[0],) for row in rows if row[2] not in order.types]
-            if unknown:
-                cursor.executemany("UPDATE django_jobs_job SET parked = 'type' WHERE id = %s", unknown)
-            return ClaimResult(_take(cursor, order, known), len(unknown))
+            paused = _paused_types(cursor)
+            reasons = {row[0]: _parked_for(row[2], order, paused) for row in rows}
+            away = [(reason, job_id) for job_id, reason in reasons.items() if reason]
+            if away:
+                cursor.executemany("UPDATE django_jobs_job SET parked = %s WHERE id = %s", away)
+            taken = _take(cursor, order, [row for row in rows if not reasons[row[0]]])
+            return ClaimResult(taken, len(away), sum(reason == "type" for reason, _ in away))
 
     def claim_parked(self, order: ClaimOrder) -> ClaimResult:
         where, parameters = served(order.queues)
         known, types = one_of("type", order.types)
         with self._writing() as cursor:
             cursor.execute(
-                f"SELECT {_CLAIMED} FROM django_jobs_job WHERE parked IS NOT NULL AND parked = 'type' "
-                f"AND status = 'ready' AND run_at <= {NOW} AND {known} {where} "
-                "ORDER BY priority DESC, run_at, id LIMIT %s",
+                f"SELECT {_CLAIMED} FROM django_jobs_job WHERE parked IS NOT NULL AND parked IN ('type', 'pause') "
+                f"AND status = 'ready' AND run_at <= {NOW} AND {known} AND {not_paused('type')} "
+                f"AND {not_paused('queue')} {where} ORDER BY priority DESC, run_at, id LIMIT %s",
                 [*types, *parameters, order.limit],
             )
-            return ClaimResult(_take(cursor, order, cursor.fetchall()), 0)
+            return ClaimResult(_take(cursor, order, cursor.fetchall()), 0, 0)
 
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
         where, parameters = served(queues)
@@ -130,29 +161,29 @@ class SQLiteEngine(Engine):
         with self.connection.cursor() as cursor:
             cursor.execute(
                 "SELECT max(0, (julianday(min(run_at)) - julianday('now')) * 86400.0) FROM django_jobs_job "
-                f"WHERE status = 'ready' AND parked IS NULL {where}",
+                f"WHERE status = 'ready' AND parked IS NULL AND {not_paused('queue')} {where}",
                 parameters,
             )
             due_in = cursor.fetchone()[0]
             cursor.execute(
-                "SELECT EXISTS (SELECT 1 FROM django_jobs_job WHERE parked IS NOT NULL AND parked = 'type' "
-                f"AND status = 'ready' AND run_at <= {NOW} AND {known} {where})",
+                "SELECT EXISTS (SELECT 1 FROM django_jobs_job WHERE parked IS NOT NULL AND parked IN ('type', 'pause') "
+                f"AND status = 'ready' AND run_at <= {NOW} AND {known} AND {not_paused('type')} "
+                f"AND {not_paused('queue')} {where})",
                 [*type_parameters, *parameters],
             )
             return Look(due_in, bool(cursor.fetchone()[0]))
 
-    def complete(self, done: Sequence[Done]) -> set[int]:
-        written = set()
+    def complete(self, done: Sequence[Done]) -> dict[int, str]:
+        written = {}
         with self._writing() as cursor:
             for item in sorted(done):
                 cursor.execute(
-                    f"UPDATE django_jobs_job SET status = 'done', finished_at = {NOW}, locked_by = NULL, "
-                    "locked_until = NULL, losses = 0, result = %s "
-                    "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s",
+                    "UPDATE django_jobs_job SET status = CASE WHEN cancel_reason IS NULL THEN 'done' ELSE 'cancelled' END, "
+                    f"finished_at = {NOW}, locked_by = NULL, locked_until = NULL, losses = 0, result = %s, {_KEPT_KEY} "
+                    "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s RETURNING id, status",
                     [item.result, *item.run],
                 )
-                if cursor.rowcount:
-                    written.add(item.run.id)
+                written.update(cursor.fetchall())
         return written
 
     def settle(self, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:
@@ -160,13 +191,16 @@ class SQLiteEngine(Engine):
         with self._writing() as cursor:
             for item in sorted(settlements, key=lambda item: item.run):
                 cursor.execute(
-                    "SELECT losses, history FROM django_jobs_job "
+                    "SELECT losses, history, cancel_reason IS NOT NULL FROM django_jobs_job "
                     "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s",
                     list(item.run),
                 )
                 row = cursor.fetchone()
                 if row is not None:
-                    written[item.run.id] = _settle_one(cursor, item, row[0], json.loads(row[1]), max_uncounted)
+                    losses, history, cancelled = row
+                    written[item.run.id] = _settle_one(
+                        cursor, item, losses, json.loads(history), cancelled, max_uncounted
+                    )
         return written
 
     def ended_by(self, runs: Sequence[Run]) -> set[int]:
@@ -182,17 +216,18 @@ class SQLiteEngine(Engine):
                 if ended(*found)
             }
 
-    def extend(self, runs: Sequence[Run], lease: float) -> set[int]:
-        extended = set()
+    def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
+        extended: dict[int, bool] = {}
         with self._writing() as cursor:
             for run in sorted(runs):
                 cursor.execute(
                     f"UPDATE django_jobs_job SET locked_until = {LATER.format('%s')} "
-                    "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s",
+                    "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s "
+                    # Not "cancel_reason IS NOT NULL": here SQLite 3.40 says true of a null.
+                    "RETURNING id, cancel_reason",
                     [lease, *run],
                 )
-                if cursor.rowcount:
-                    extended.add(run.id)
+                extended.update((job_id, reason is not None) for job_id, reason in cursor.fetchall())
         return extended
 
     def store_progress(self, reports: Sequence[tuple[Run, str]]) -> None:
@@ -213,6 +248,23 @@ class SQLiteEngine(Engine):
                 [limit],
             )
             return [Expired(Run(*row[:3]), row[3], row[4]) for row in cursor.fetchall()]
+
+    def cancel_expired(self, limit: int) -> int:
+        with self._writing() as cursor:
+            cursor.execute(
+                "SELECT id, token, history FROM django_jobs_job WHERE status = 'ready' AND expires_at IS NOT NULL "
+                f"AND expires_at <= {NOW} ORDER BY expires_at LIMIT %s",
+                [limit],
+            )
+            rows = cursor.fetchall()
+            for job_id, token, history in rows:
+                lines = _with_line(cursor, json.loads(history), {**json.loads(EXPIRED_ENTRY), "run": token})
+                cursor.execute(
+                    f"UPDATE django_jobs_job SET status = 'cancelled', parked = NULL, finished_at = {NOW}, {_KEPT_KEY}, "
+                    "last_error = %s, history = %s WHERE id = %s",
+                    [EXPIRED, json.dumps(lines), job_id],
+                )
+            return len(rows)
 
     def expired_exist(self) -> bool:
         return False
@@ -235,32 +287,50 @@ def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
     for row in rows:
         cursor.execute(
             "UPDATE django_jobs_job SET status = 'running', parked = NULL, token = token + 1, locked_by = %s, "
-            f"locked_until = {LATER.format('%s')}, started_at = COALESCE(started_at, {NOW}), last_started_at = {NOW} "
-            "WHERE id = %s",
+            f"locked_until = {LATER.format('%s')}, started_at = COALESCE(started_at, {NOW}), last_started_at = {NOW}, "
+            "idempotency_key = CASE WHEN key_holds = 'waiting' THEN NULL ELSE idempotency_key END WHERE id = %s",
             [order.locked_by, order.lease, row[0]],
         )
-    return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], read(row[8])]) for row in rows]
+    return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], read(row[8]), bool(row[9])]) for row in rows]
 
 
-def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], max_uncounted: int) -> str:
+def _paused_types(cursor: Any) -> set[str]:
+    cursor.execute(f"SELECT name FROM django_jobs_pause WHERE kind = 'type' AND {IN_FORCE}", [])
+    return {row[0] for row in cursor.fetchall()}
+
+
+def _parked_for(job_type: str, order: ClaimOrder, paused: set[str]) -> str | None:
+    if job_type not in order.types:
+        return "type"
+    return "pause" if job_type in paused else None
+
+
+def _with_line(cursor: Any, history: list[Any], line: dict[str, Any]) -> list[Any]:
+    cursor.execute("SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')")
+    kept = [history[0], *history[2:]] if len(history) >= HISTORY_LIMIT else history
+    return [*kept, {**line, "at": cursor.fetchone()[0]}]
+
+
+def _settle_one(
+    cursor: Any, item: Settlement, losses: int, history: list[Any], cancelled: bool, max_uncounted: int
+) -> str:
     status = item.status
     convicted = item.witnessed and losses > 0 and died_before(history)
     if item.counts == "loss" and (convicted or losses + 1 >= max_uncounted):
         status = "dead"
+    if cancelled:
+        status = "cancelled"
     error = item.error
     if item.counts == "loss" and losses + 1 >= max_uncounted:
         error = f"Lost {losses + 1} times in a row, never seen to end. {error or ''}"
     if item.entry is not None:
-        if len(history) >= HISTORY_LIMIT:
-            del history[1]
-        cursor.execute("SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')")
-        history.append({**json.loads(item.entry), "at": cursor.fetchone()[0]})
+        history = _with_line(cursor, history, json.loads(item.entry))
     cursor.execute(
         "UPDATE django_jobs_job SET status = %s, "
         f"run_at = CASE WHEN %s IS NULL THEN run_at ELSE {LATER.format('%s')} END, "
         "attempts = attempts + %s, losses = %s, last_error = COALESCE(%s, last_error), history = %s, "
-        f"locked_by = NULL, locked_until = NULL, finished_at = CASE WHEN %s = 'ready' THEN NULL ELSE {NOW} END "
-        "WHERE id = %s",
+        f"locked_by = NULL, locked_until = NULL, finished_at = CASE WHEN %s = 'ready' THEN NULL ELSE {NOW} END, "
+        "idempotency_key = CASE WHEN %s = 'ready' OR key_holds = 'window' THEN idempotency_key END WHERE id = %s",
         [
             status,
             item.delay,
@@ -269,6 +339,7 @@ def _settle_one(cursor: Any, item: Settlement, losses: int, history: list[Any], 
             {"loss": losses + 1, "nothing": losses}.get(item.counts, 0),
             error,
             json.dumps(history),
+            status,
             status,
             item.run.id,
         ],

@@ -10,6 +10,7 @@ from django.utils import timezone
 # The database's clock here is the host's: one host, one file. Six digits, as Django stores them: times compare as text.
 NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
 LATER = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', printf('%%+.3f seconds', {}))"
+IN_FORCE = f"(until IS NULL OR until > {NOW})"
 UNLESS_TAKEN = "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 
 
@@ -23,6 +24,10 @@ def served(queues: tuple[str, ...] | None) -> tuple[str, list[str]]:
         return "", []
     condition, parameters = one_of("queue", queues)
     return f"AND {condition}", parameters
+
+
+def not_paused(kind: str) -> str:
+    return f"{kind} NOT IN (SELECT name FROM django_jobs_pause WHERE kind = '{kind}' AND {IN_FORCE})"
 
 
 def one_of(column: str, values: tuple[str, ...]) -> tuple[str, list[str]]:

@@ -1,4 +1,5 @@
 from django_jobs.models.job import Job, JobQuerySet
+from django_jobs.models.pause import Pause
 from django_jobs.models.worker import Worker
 
-__all__ = ["Job", "JobQuerySet", "Worker"]
+__all__ = ["Job", "JobQuerySet", "Pause", "Worker"]

@@ -53,12 +53,22 @@ class Job(models.Model):
         PAUSE = "pause", _("paused")
         SUSPECT = "suspect", _("suspect, to be run alone")
 
+    class KeyHolds(models.TextChoices):
+        """How long an idempotency key is taken: cleared by whatever ends that time."""
+
+        WINDOW = "window", _("until the row is archived")
+        UNFINISHED = "unfinished", _("until the job has ended")
+        WAITING = "waiting", _("until the job is claimed")
+
     id = models.BigAutoField(primary_key=True)
     type = models.CharField(_("type"), max_length=255)
     queue = models.CharField(_("queue"), max_length=100, db_default="default")
     priority = models.SmallIntegerField(_("priority"), db_default=0)
     payload = models.JSONField(_("arguments"))
     idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True, blank=True)
+    key_holds = models.CharField(
+        _("key holds"), max_length=10, choices=KeyHolds.choices, db_default=KeyHolds.WINDOW.value
+    )
     status = models.CharField(_("status"), max_length=10, choices=Status.choices, db_default=Status.READY.value)
     parked = models.CharField(_("parked"), max_length=10, choices=Parked.choices, null=True, blank=True)
     run_at = models.DateTimeField(_("due at"), db_default=Now())
@@ -70,6 +80,7 @@ class Job(models.Model):
     token = models.BigIntegerField(_("runs"), db_default=0)
     locked_by = models.CharField(_("locked by"), max_length=64, null=True, blank=True)
     locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
+    cancel_reason = models.TextField(_("who cancelled it, and why"), null=True, blank=True)
     last_error = models.TextField(_("last error"), db_default="", blank=True)
     history = models.JSONField(_("runs that did not succeed"), db_default=[])
     progress = models.JSONField(_("progress"), null=True, blank=True)
@@ -87,6 +98,7 @@ class Job(models.Model):
     class Meta:
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
+        permissions = [("requeue_job", _("Can requeue jobs")), ("cancel_job", _("Can cancel jobs"))]
         indexes = [
             models.Index(
                 "queue",
@@ -117,6 +129,12 @@ class Job(models.Model):
                 name="django_jobs_unsuccessful",
                 condition=Q(status__in=["dead", "failed", "cancelled"]),
             ),
+            # Only what may expire has an entry.
+            models.Index(
+                fields=["expires_at"],
+                name="django_jobs_expiring",
+                condition=Q(status="ready", expires_at__isnull=False),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -137,6 +155,9 @@ class Job(models.Model):
                 name="django_jobs_finished",
                 condition=Q(status__in=["ready", "running"], finished_at__isnull=True)
                 | (~Q(status__in=["ready", "running"]) & Q(finished_at__isnull=False)),
+            ),
+            models.CheckConstraint(
+                name="django_jobs_key_holds", condition=Q(key_holds__in=["window", "unfinished", "waiting"])
             ),
             models.CheckConstraint(
                 name="django_jobs_parked_ready", condition=Q(parked__isnull=True) | Q(status="ready")
@@ -165,6 +186,10 @@ class Job(models.Model):
         return self
 
     @property
+    def tags(self) -> list[str]:
+        return list(self.meta.get("tags", []))
+
+    @property
     def args(self) -> list[Any]:
         return list(self.payload["args"])
 
@@ -177,3 +202,34 @@ class Job(models.Model):
         from django_jobs.explain import explain  # the sentence needs workers and settings, which import models
 
         return explain(self)
+
+    def cancel(self, *, why: str = "", by: str = "") -> Job:
+        """End this job as cancelled or, while it runs, ask its run to stop; return it as it is then.
+
+        A running handler is told within a heartbeat, and the job is cancelled when its run has ended. `why` and `by` are
+        kept with it. Raises StateConflict when it has ended, and JobDoesNotExist when it is gone.
+        """
+        from django_jobs.queue import operate
+
+        operate.cancel(self.pk, why=why, by=by)
+        return self.refresh()
+
+    def requeue(self, *, why: str = "", by: str = "") -> Job:
+        """Have this job, which ended, run again at once with all its attempts; return it as it is then.
+
+        Raises StateConflict when it has not ended or another job has its key, and JobDoesNotExist when it is gone.
+        """
+        from django_jobs.queue import operate
+
+        operate.requeue(self.pk, why=why, by=by)
+        return self.refresh()
+
+    def wait(self, timeout: float) -> Job:
+        """Wait up to `timeout` seconds until this job has ended, in whatever way; return it as it is then.
+
+        Raises WaitTimeout, a TimeoutError, when it has not, and InvalidJob inside a transaction, where no worker could
+        see it.
+        """
+        from django_jobs.queue import operate
+
+        return operate.wait(self, timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import datetime
 from typing import Any
 
 from django.db import connections
@@ -16,6 +17,8 @@ from django_jobs.exceptions import IdempotencyConflict, InvalidJob, InvalidJobTy
 from django_jobs.models import Job
 from django_jobs.options import Enqueue, _Unset
 from django_jobs.registry import JobType
+
+TRIES = 10
 
 
 def enqueue(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
@@ -53,17 +56,31 @@ def _refuse_split_transaction(alias: str) -> None:
 
 def _new_job(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
     settings = conf()
+    expires = using.expires
     return NewJob(
         type=job_type.name,
         queue=using.queue or job_type.queue,
         priority=job_type.priority if using.priority is None else using.priority,
         payload=_payload(job_type, args, kwargs, settings.max_payload_bytes),
         idempotency_key=using.idempotency_key,
+        key_holds=using.unique or Job.KeyHolds.WINDOW.value,
         run_at=using.run_at,
         delay=using.delay or 0.0,
+        expires_at=expires if isinstance(expires, datetime) else None,
+        expires_in=expires if isinstance(expires, float) else None,
         max_attempts=using.max_attempts or job_type.max_attempts or settings.max_attempts,
         timeout=_timeout(job_type, using, settings.default_timeout),
+        meta=payload.dump(_meta(job_type, using)),
     )
+
+
+def _meta(job_type: JobType, using: Enqueue) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if job_type.tags:
+        found["tags"] = list(job_type.tags)
+    if using.idempotency_key is not None and using.unique not in (None, Job.KeyHolds.WINDOW):
+        found["key"] = using.idempotency_key  # kept when the key itself is freed
+    return found
 
 
 def _timeout(job_type: JobType, using: Enqueue, default: float) -> float | None:
@@ -112,15 +129,15 @@ def _bound(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _insert_once(found: Engine, new: NewJob, key: str) -> Job:
-    # The holder may be deleted between the two statements; then the key is free, and it is tried again.
-    for _ in range(3):
+    # The holder may be deleted, or free its key, between the two statements: then it is tried again.
+    for _ in range(TRIES):
         inserted = found.insert_keyed(new, key)
         if inserted is not None:
             return inserted
         holder = found.holder(key)
         if holder is not None:
             return _same_call(holder, new, key)
-    raise JobsError(f"The idempotency key {key!r} was taken and freed three times in a row; try again.")
+    raise JobsError(f"The idempotency key {key!r} was taken and freed {TRIES} times in a row; try again.")
 
 
 def _same_call(holder: Job, new: NewJob, key: str) -> Job:

@@ -142,7 +142,7 @@ class Claimer:
 
     def _assign(self, result: ClaimResult, wanted: int) -> bool:
         self._strangers = 0 if result.jobs else result.parked
-        self._say_parked(result.parked)
+        self._say_parked(result.unknown)
         if result.jobs:
             self._region.set_phase(Phase.BUSY)
             at = time.monotonic()

@@ -64,7 +64,7 @@ def store(engine: Engine, part: Sequence[Ended], max_uncounted: int) -> dict[int
     It may be repeated after a lost answer: what it finds ended by itself is no lost lease.
     """
     if isinstance(part[0].outcome, Done):
-        statuses = dict.fromkeys(engine.complete([cast("Done", item.outcome) for item in part]), "done")
+        statuses = engine.complete([cast("Done", item.outcome) for item in part])
     else:
         statuses = engine.settle([cast("Settlement", item.outcome) for item in part], max_uncounted)
     refused = [item for item in part if item.claimed.id not in statuses]
@@ -83,9 +83,9 @@ def _status(item: Ended) -> str:
 def account(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> None:
     """Count and log how the runs of a stored part ended."""
     if isinstance(part[0].outcome, Done):
-        lost = sum(statuses[item.claimed.id] == LOST for item in part)
-        region.count("done", len(part) - lost)
-        if not lost and not log.logger.isEnabledFor(logging.DEBUG):
+        done = sum(statuses[item.claimed.id] == "done" for item in part)
+        region.count("done", done)
+        if done == len(part) and not log.logger.isEnabledFor(logging.DEBUG):
             return
     for item in part:
         _account_one(region, item, statuses[item.claimed.id])
@@ -98,8 +98,11 @@ def _account_one(region: Region, item: Ended, status: str) -> None:
     elif status == LOST:
         region.count("lost_leases")
         log.lost_lease(item.claimed.run)
-    elif isinstance(outcome, Done):
+    elif isinstance(outcome, Done) and status == "done":
         log.job_done(item.claimed, item.seconds)
+    elif isinstance(outcome, Done):
+        region.count(status)
+        log.job_settled(item.claimed, status, status, "a person asked for it while it ran", None)
     else:
         region.count("retried" if status == "ready" else status)
         said = json.loads(outcome.entry)["error"] if outcome.entry else outcome.error or ""

@@ -13,7 +13,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from django_jobs import log, payload
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import DATABASE_AWAY, WORKER_FAILED, Claimed, Engine, Settlement, released
+from django_jobs.engines.base import DATABASE_AWAY, EXPIRED, WORKER_FAILED, Claimed, Engine, Settlement, released
 from django_jobs.queue.history import entry
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process_on_error
@@ -119,12 +119,20 @@ class Executor:
         # In this order: the supervisor asks first and looks at the seat then, so that it or we see the other.
         if not renewed or self._region.run_stopped(seat, claimed.id, claimed.token):
             return Ended(seat, claimed, released(claimed.run), 0.0)
+        if claimed.expired:
+            return Ended(seat, claimed, self._expired(claimed), 0.0)
         outcome = runner.run(claimed, self._context(seat, claimed, started))
         if isinstance(outcome, Settlement) and outcome.cause == DATABASE_AWAY:
             self.cut_off = outcome.error
         seconds = time.monotonic() - started
         self._pace.record(claimed.type, seconds)
         return Ended(seat, claimed, outcome, seconds)
+
+    def _expired(self, claimed: Claimed) -> Settlement:
+        line = entry(claimed.token, "expired", EXPIRED, "", 0.0)
+        return Settlement(
+            run=claimed.run, status="cancelled", counts="nothing", cause="expired", error=EXPIRED, entry=line
+        )
 
     def _lost(self, claimed: Claimed) -> Settlement:
         cause, error = WORKER_FAILED, "The worker failed while it ran the job; its log says why."

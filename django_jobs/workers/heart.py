@@ -199,6 +199,8 @@ class Heart:
         return RESCUE_SECONDS if self._rescuer.busy else math.inf
 
     def _reap(self) -> float:
+        while self._engine.cancel_expired(rescue.BATCH) == rescue.BATCH:
+            self._pulse.beat()
         if not self._engine.reaps_by_lease:
             self._take_back_strays()
         elif self._fitness.fit(time.monotonic()):

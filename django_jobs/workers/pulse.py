@@ -75,6 +75,7 @@ class Pulse:
             part = {child.run(seat): seat for seat in seats[start : start + CHUNK]}
             kept = self._engine.extend(list(part), self._plan.settings.lease)
             self._stop_lost(child, {run: seat for run, seat in part.items() if run.id not in kept})
+            self._stop_cancelled(child, {run: seat for run, seat in part.items() if kept.get(run.id)})
 
     def _stop_lost(self, child: Child, lost: dict[Run, Seat]) -> None:
         """Tell runs whose job is no longer theirs to stop; those that ended meanwhile have another seat or none."""
@@ -83,6 +84,14 @@ class Pulse:
         for run, seat in lost.items():
             if run in still and not region.run_stopped(seat.number, run.id, run.token):
                 log.lease_taken(run)
+                region.stop_run(seat.number, run.id, run.token)
+
+    def _stop_cancelled(self, child: Child, cancelled: dict[Run, Seat]) -> None:
+        """Tell runs whose job a person cancelled to stop; the writing of their end makes it cancelled."""
+        region = self._seats.regions[child.index]
+        for run, seat in cancelled.items():
+            if not region.run_stopped(seat.number, run.id, run.token):
+                log.run_cancelled(run)
                 region.stop_run(seat.number, run.id, run.token)
 
     def _keep_rows(self, children: list[Child]) -> None:

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
 
-from django_jobs import log
+from django_jobs import log, registry
 from django_jobs.engines.base import Engine, Run
 from django_jobs.queue import rescue
 from django_jobs.workers import ended
@@ -62,6 +62,7 @@ class Writer:
         self._reports: dict[Run, str] = {}
         self._reported_at = 0.0
         self._finish = threading.Event()
+        self._hurry = threading.Event()
         self._weighing = threading.Lock()
         self._weight = 0
         self._thread = threading.Thread(target=self._loop, name="django_jobs-writer", daemon=True)
@@ -72,6 +73,9 @@ class Writer:
     def put(self, item: Ended) -> None:
         self._weigh(ended.characters(item))
         self._ended.put(item)
+        job_type = registry.find(item.claimed.type)
+        if job_type is not None and job_type.durable:
+            self._hurry.set()
 
     def _weigh(self, characters: int) -> None:
         # Small outcomes are bounded by the seats; for them no lock is worth while.
@@ -91,6 +95,7 @@ class Writer:
     def finish(self) -> None:
         """Write what is there and end; returns when all of it is durable."""
         self._finish.set()
+        self._hurry.set()
         self._ended.put(None)
         self._thread.join()
 
@@ -129,8 +134,9 @@ class Writer:
             batch = [self._ended.get(timeout=PROGRESS_SECONDS if self._reports or self._aside else IDLE_SECONDS)]
         except Empty:
             return []
-        if self._busy():
-            self._finish.wait(GATHER_SECONDS)
+        if self._busy() and not self._finish.is_set():
+            self._hurry.wait(GATHER_SECONDS)
+        self._hurry.clear()
         try:
             while len(batch) < BATCH:
                 batch.append(self._ended.get_nowait())

@@ -117,7 +117,7 @@ def test_a_claim_writes_a_lease_and_returns_what_the_worker_needs(engine: Engine
     before, start = row(engine, made.pk), clock(engine)
     (claimed,) = claim(engine, 1, lease=40)
     end = clock(engine)
-    assert claimed._replace(payload="") == Claimed(made.pk, 1, WORKER, nothing.name, "", 1, 3, "k", 7.0, T0)
+    assert claimed._replace(payload="") == Claimed(made.pk, 1, WORKER, nothing.name, "", 1, 3, "k", 7.0, T0, False)
     assert claimed.payload.replace(" ", "") == '{"args":[5],"kwargs":{}}'
     after = row(engine, made.pk)
     started = after["last_started_at"]
@@ -178,15 +178,15 @@ def test_a_job_of_an_unknown_type_is_parked_once_and_keeps_its_place(engine: Eng
     result = engine.claim(order(10))
     assert (ids(result.jobs), result.parked) == ([known.pk], 1)
     assert row(engine, made.pk) == before | {"parked": "type"}
-    assert engine.claim(order(10)) == ClaimResult([], 0)
-    assert engine.claim(order(10, types=(leave_effect.name,))) == ClaimResult([], 0)
+    assert engine.claim(order(10)) == ClaimResult([], 0, 0)
+    assert engine.claim(order(10, types=(leave_effect.name,))) == ClaimResult([], 0, 0)
 
 
 @alone
 def test_a_worker_that_knows_the_type_takes_what_others_parked(engine: Engine) -> None:
     made = leave_effect.enqueue("a")
     engine.claim(order(10, types=()))
-    assert engine.claim_parked(order(10)) == ClaimResult([], 0)
+    assert engine.claim_parked(order(10)) == ClaimResult([], 0, 0)
     before, start = row(engine, made.pk), clock(engine)
     result = engine.claim_parked(order(10, types=(*TYPES, leave_effect.name)))
     (claimed,) = result.jobs
@@ -208,21 +208,20 @@ def test_a_worker_that_knows_the_type_takes_what_others_parked(engine: Engine) -
 @alone
 def test_parked_jobs_are_taken_by_priority_from_the_queues_served_and_only_when_due(engine: Engine) -> None:
     low, other_queue, high, later = at(1), at(1, 0, "other"), at(2, 5), at(3)
-    assert engine.claim(order(10, types=())) == ClaimResult([], 4)
+    assert engine.claim(order(10, types=())) == ClaimResult([], 4, 4)
     alter(engine, later, run_at=clock(engine) + timedelta(hours=1))
     assert ids(engine.claim_parked(order(1, queues=("default",))).jobs) == [high]
     assert ids(engine.claim_parked(order(10, queues=("default",))).jobs) == [low]
     assert ids(engine.claim_parked(order(10)).jobs) == [other_queue]
-    assert engine.claim_parked(order(10)) == ClaimResult([], 0)
+    assert engine.claim_parked(order(10)) == ClaimResult([], 0, 0)
 
 
 @alone
-def test_jobs_parked_for_another_reason_are_claimed_by_nobody(engine: Engine) -> None:
-    paused, suspect = ids(enqueue(2))
-    alter(engine, paused, parked=Job.Parked.PAUSE)
+def test_suspects_are_claimed_by_nobody(engine: Engine) -> None:
+    (suspect,) = ids(enqueue(1))
     alter(engine, suspect, parked=Job.Parked.SUSPECT)
     before = rows(engine)
-    assert engine.claim(order(10)) == engine.claim_parked(order(10)) == ClaimResult([], 0)
+    assert engine.claim(order(10)) == engine.claim_parked(order(10)) == ClaimResult([], 0, 0)
     assert rows(engine) == before
 
 

@@ -107,7 +107,7 @@ def test_a_job_that_was_put_off_between_snapshot_and_lock_is_not_taken(engine: E
     wait_for_blocked()
     sql(engine, "UPDATE django_jobs_job SET run_at = clock_timestamp() + interval '1 hour' WHERE id = %s", made)
     open_gate(engine)
-    assert late.result(10) == ClaimResult([], 0)
+    assert late.result(10) == ClaimResult([], 0, 0)
 
 
 @on_postgresql
@@ -121,7 +121,7 @@ def test_a_parked_job_that_another_worker_took_between_snapshot_and_lock_is_not_
     wait_for_blocked()
     assert ids(engine.claim_parked(order()).jobs) == [made]
     open_gate(engine)
-    assert late.result(10) == ClaimResult([], 0)
+    assert late.result(10) == ClaimResult([], 0, 0)
 
 
 @on_postgresql

@@ -34,11 +34,11 @@ ENTRY = '{"cause": "test"}'
 
 # Each writes for some runs and returns the ids for which it did, or None where nobody is told.
 WRITES: dict[str, Callable[[Engine, Sequence[Run]], set[int] | None]] = {
-    "complete": lambda engine, runs: engine.complete([Done(run, '{"a":1}') for run in runs]),
+    "complete": lambda engine, runs: set(engine.complete([Done(run, '{"a":1}') for run in runs])),
     "settle": lambda engine, runs: set(
         engine.settle([settled(run, counts="attempt", error="e", entry=ENTRY, delay=0.0) for run in runs], 10)
     ),
-    "extend": lambda engine, runs: engine.extend(runs, 3600.0),
+    "extend": lambda engine, runs: set(engine.extend(runs, 3600.0)),
     "store_progress": lambda engine, runs: engine.store_progress([(run, '{"done":1}') for run in runs]),
 }
 every_write = pytest.mark.parametrize("name", WRITES)
@@ -190,12 +190,12 @@ def test_outcomes_and_heartbeats_of_the_same_jobs_in_opposite_order_do_not_deadl
         other.begin()
         other.do(lambda: engine.complete([Done(second, None)]))
         # The heartbeat neither waits for the second row nor calls it lost.
-        assert engine.extend([second, first], 60) == {first.id, second.id}
+        assert engine.extend([second, first], 60) == dict.fromkeys([first.id, second.id], False)
         third.begin()
-        assert third.do(lambda: engine.extend([second, first], 60)) == {first.id, second.id}
+        assert third.do(lambda: engine.extend([second, first], 60)) == dict.fromkeys([first.id, second.id], False)
         late = other.start(lambda: engine.complete([Done(first, None)]))
         wait_for_blocked()
         third.commit()
-        assert late.result(10) == {first.id}
+        assert late.result(10) == {first.id: "done"}
         other.commit()
     assert [found["status"] for found in rows(engine)] == ["done", "done"]

@@ -42,7 +42,7 @@ def test_a_run_that_returned_is_done_with_its_result(engine: Engine, result: str
     (run,) = running(engine)
     alter(engine, run.id, losses=3, attempts=2, last_error="before")
     before, start = row(engine, run.id), clock(engine)
-    assert engine.complete([Done(run, result)]) == {run.id}
+    assert engine.complete([Done(run, result)]) == {run.id: "done"}
     after = row(engine, run.id)
     assert start <= after["finished_at"] <= clock(engine)
     assert after == before | {

@@ -176,7 +176,7 @@ def test_a_run_whose_job_is_no_longer_its_is_told_to_stop_and_its_successor_in_t
     )
     real = engine.extend
 
-    def extend(runs: Any, lease: float) -> set[int]:
+    def extend(runs: Any, lease: float) -> dict[int, bool]:
         # While the statement was under way, a job ended and another with the same token took its seat.
         tables.seat([successor], first=1)
         tables.region.mark(1, State.RUNNING)

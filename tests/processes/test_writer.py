@@ -77,7 +77,7 @@ def test_a_result_that_cannot_be_stored_fails_alone(engine: Engine, monkeypatch:
     jobs = claimed(engine, 5)
     real = engine.complete
 
-    def complete(items: list[Done]) -> set[int]:
+    def complete(items: list[Done]) -> dict[int, str]:
         if any(item.run.id == jobs[3].id for item in items):
             raise DataError("invalid input")
         return real(items)

@@ -3,8 +3,14 @@
 -- locks while it walks, so that rows another worker has taken are stepped over, and stops at the limit: neither rows
 -- that are not due nor those of other lanes are read. The reference that is locked carries the whole condition, since
 -- only its own qualifiers are tested again after a concurrent commit. The ids are passed on as an array: as a join the
--- planner may read the whole table. A type that this worker does not know is parked here, once, and keeps its place.
-WITH RECURSIVE lane AS (
+-- planner may read the whole table. A type that is paused, or that this worker
+-- does not know, is parked here, once, and keeps its place. Of a paused queue nothing is touched: its lanes are left out,
+-- so that pausing and resuming a queue writes no job, however many wait in it.
+WITH RECURSIVE paused AS MATERIALIZED (
+    SELECT array_agg(name) FILTER (WHERE kind = 'queue') AS queues, array_agg(name) FILTER (WHERE kind = 'type') AS types
+      FROM django_jobs_pause
+     WHERE until IS NULL OR until > statement_timestamp()
+), lane AS (
     (SELECT queue, priority, run_at
        FROM django_jobs_job
       WHERE status = 'ready' AND parked IS NULL
@@ -32,6 +38,7 @@ WITH RECURSIVE lane AS (
               FROM lane
              WHERE run_at <= statement_timestamp()
                AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
+               AND queue <> ALL (COALESCE((SELECT queues FROM paused), '{}'))
              ORDER BY priority DESC, run_at) open_lane
      CROSS JOIN LATERAL (
         SELECT id
@@ -45,15 +52,23 @@ WITH RECURSIVE lane AS (
      LIMIT %(limit)s
 )
 UPDATE django_jobs_job
-   SET status = CASE WHEN type = ANY (%(types)s::text[]) THEN 'running' ELSE status END,
-       parked = CASE WHEN type = ANY (%(types)s::text[]) THEN NULL ELSE 'type' END,
-       token = CASE WHEN type = ANY (%(types)s::text[]) THEN token + 1 ELSE token END,
-       locked_by = CASE WHEN type = ANY (%(types)s::text[]) THEN %(locked_by)s END,
-       locked_until = CASE WHEN type = ANY (%(types)s::text[])
+   SET status = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
+                     THEN 'running' ELSE status END,
+       parked = CASE WHEN type <> ALL (%(types)s::text[]) THEN 'type'
+                     WHEN type = ANY (COALESCE((SELECT types FROM paused), '{}')) THEN 'pause' END,
+       token = token + CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
+                            THEN 1 ELSE 0 END,
+       locked_by = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
+                        THEN %(locked_by)s END,
+       locked_until = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
                            THEN clock_timestamp() + %(lease)s::float8 * interval '1 second' END,
-       started_at = CASE WHEN type = ANY (%(types)s::text[])
+       started_at = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
                          THEN COALESCE(started_at, statement_timestamp()) ELSE started_at END,
-       last_started_at = CASE WHEN type = ANY (%(types)s::text[])
-                              THEN statement_timestamp() ELSE last_started_at END
+       last_started_at = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
+                              THEN statement_timestamp() ELSE last_started_at END,
+       idempotency_key = CASE WHEN key_holds = 'waiting' AND type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
+                              THEN NULL ELSE idempotency_key END
  WHERE id = ANY (ARRAY(SELECT id FROM picked))
-RETURNING priority, run_at, parked, id, token, type, payload::text, attempts, max_attempts, idempotency_key, timeout, slot
+RETURNING priority, run_at, parked, id, token, type, payload::text, attempts, max_attempts,
+          CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot,
+          COALESCE(expires_at <= statement_timestamp(), false)

@@ -13,4 +13,4 @@ UPDATE django_jobs_job job
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[]) AS given(id, token, locked_by)
  WHERE job.id = given.id AND job.id = ANY (ARRAY(SELECT id FROM held))
    AND job.status = 'running' AND job.token = given.token AND job.locked_by = given.locked_by
-RETURNING job.id
+RETURNING job.id, job.cancel_reason IS NOT NULL

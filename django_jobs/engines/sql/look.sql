@@ -1,6 +1,10 @@
 -- Looks, without locks, for when the next job is due and whether parked jobs could be had. Called by
 -- PostgreSQLEngine.look before a worker goes idle: a claim that got nothing may have met only rows in other hands.
-WITH RECURSIVE lane AS (
+WITH RECURSIVE paused AS MATERIALIZED (
+    SELECT array_agg(name) FILTER (WHERE kind = 'queue') AS queues, array_agg(name) FILTER (WHERE kind = 'type') AS types
+      FROM django_jobs_pause
+     WHERE until IS NULL OR until > statement_timestamp()
+), lane AS (
     (SELECT queue, priority, run_at
        FROM django_jobs_job
       WHERE status = 'ready' AND parked IS NULL
@@ -26,10 +30,12 @@ WITH RECURSIVE lane AS (
 SELECT (SELECT CASE WHEN count(*) > 0 -- greatest() alone would make 0 of no row
                     THEN greatest(extract(epoch FROM min(run_at) - statement_timestamp()), 0)::float8 END
           FROM lane
-         WHERE %(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[])),
+         WHERE (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
+           AND queue <> ALL (COALESCE((SELECT queues FROM paused), '{}'))),
        EXISTS (SELECT 1
                  FROM django_jobs_job
-                WHERE parked IS NOT NULL AND parked = 'type' AND status = 'ready'
+                WHERE parked IS NOT NULL AND parked IN ('type', 'pause') AND status = 'ready'
                   AND run_at <= statement_timestamp()
-                  AND type = ANY (%(types)s::text[])
-                  AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[])))
+                  AND type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
+                  AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
+                  AND queue <> ALL (COALESCE((SELECT queues FROM paused), '{}')))

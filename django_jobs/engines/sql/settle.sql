@@ -1,6 +1,7 @@
 -- Ends a batch of runs in any way but done, each fenced. Called by PostgreSQLEngine.settle.
 -- Rows are locked in id order first. A second witnessed death since the job last ended by itself, and too many losses in
 -- a row, end it as dead; being stopped or losing a lease between the two deaths changes nothing.
+-- What a person cancelled while it ran does not run again, however this run ended.
 WITH ended AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[], %(statuses)s::text[],
@@ -15,7 +16,8 @@ WITH ended AS MATERIALIZED (
        FOR UPDATE
 ), decided AS MATERIALIZED (
     SELECT job.id, ended.token, ended.locked_by, ended.counts, ended.delay, ended.error, ended.entry,
-           CASE WHEN ended.counts = 'loss'
+           CASE WHEN job.cancel_reason IS NOT NULL THEN 'cancelled'
+                WHEN ended.counts = 'loss'
                  AND (job.losses + 1 >= %(max_uncounted)s
                       OR (ended.witnessed AND job.losses > 0 AND (
                             SELECT COALESCE(max(n) FILTER (WHERE line ->> 'cause' = 'died'), 0)
@@ -41,6 +43,7 @@ UPDATE django_jobs_job job
                            || jsonb_build_array(decided.entry::jsonb || jsonb_build_object('at',
                               to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))) END,
        locked_by = NULL, locked_until = NULL,
+       idempotency_key = CASE WHEN decided.status = 'ready' OR job.key_holds = 'window' THEN job.idempotency_key END,
        finished_at = CASE WHEN decided.status = 'ready' THEN NULL ELSE clock_timestamp() END
   FROM decided
  WHERE job.id = decided.id AND job.status = 'running'

@@ -1,0 +1,81 @@
+"""Pausing and resuming a queue or a type."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from django_jobs import options
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
+from django_jobs.payload import storable
+
+if TYPE_CHECKING:
+    from django_jobs.models import Pause
+
+TEXT_LIMIT = 1000
+
+
+class Named(Protocol):
+    """A job function, for which its type's name stands."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def pause(
+    *,
+    queue: str | None = None,
+    type: str | Named | None = None,  # noqa: A002 (the word for it)
+    until: datetime | float | timedelta | None = None,
+    why: str = "",
+    by: str = "",
+) -> Pause:
+    """Have no job of a queue, or of a type, be started until `resume`, or until a time; what runs goes on.
+
+    `until` is an aware datetime, or a duration from now by the database's clock; None means until resumed. Pausing what
+    is paused replaces the time, the reason and the name of who did it. Takes effect with the caller's transaction.
+    Raises InvalidJob or InvalidJobType when neither or both are given, or a value cannot be used.
+    """
+    from django.db.models.functions import Now
+
+    from django_jobs.engines import jobs_alias  # needs models, and this module is imported while INSTALLED_APPS loads
+    from django_jobs.models import Pause
+
+    kind, name = _what(queue, type)
+    end = None if until is None else options.until(until, "until")
+    row = Pause(
+        kind=kind,
+        name=name,
+        until=Now() + timedelta(seconds=end) if isinstance(end, float) else end,
+        why=_text(why, "why", TEXT_LIMIT),
+        by=_text(by, "by", 255),
+    )
+    rows = Pause.objects.using(jobs_alias())
+    fields = ["until", "why", "by", "created_at"]
+    rows.bulk_create([row], update_conflicts=True, unique_fields=["kind", "name"], update_fields=fields)
+    found: Pause = rows.get(kind=kind, name=name)
+    return found
+
+
+def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool:  # noqa: A002
+    """Have the jobs of a paused queue or type be started again; return whether it was paused."""
+    from django_jobs.engines import jobs_alias
+    from django_jobs.models import Pause
+
+    kind, name = _what(queue, type)
+    deleted, _ = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name).delete()
+    return bool(deleted)
+
+
+def _what(queue: object, type_: object) -> tuple[str, str]:
+    if (queue is None) == (type_ is None):
+        raise InvalidJob(f"queue is {shown(queue)} and type is {shown(type_)}; give one of them.")
+    if queue is not None:
+        return "queue", options.queue(queue)
+    return "type", options.text(getattr(type_, "name", type_), "type")
+
+
+def _text(value: object, name: str, limit: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidJobType(f"{name} is {shown(value)}; give text.")
+    return storable(value)[:limit]

@@ -1,0 +1,152 @@
+"""What people do to jobs. Every act names the state that it saw, so that none undoes what happened meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Literal
+
+from django.db import IntegrityError, transaction
+from django.db.models import Case, F, Value, When
+from django.db.models.functions import Now
+
+from django_jobs import log, payload
+from django_jobs.engines import engine, jobs_alias
+from django_jobs.engines.base import HISTORY_LIMIT, REQUEUED
+from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict, WaitTimeout
+from django_jobs.models import Job
+from django_jobs.outcomes import seconds
+
+TEXT_LIMIT = 1000
+TRIES = 20
+FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
+UNFINISHED = (Job.Status.READY, Job.Status.RUNNING)
+
+
+def cancel(job_id: int, *, why: str = "", by: str = "") -> Literal["cancelled", "asked"]:
+    """End a job that waits as cancelled, or ask the run of one that runs to stop.
+
+    A running handler is told within a heartbeat, by `context.should_stop` and, when it is async, by cancelling its task;
+    however its run ends, the job is cancelled then. Returns "cancelled" or "asked". Raises JobDoesNotExist, or
+    StateConflict when the job has ended.
+    """
+    said = _said(by, why)
+    for _ in range(TRIES):
+        seen = _see(job_id)
+        if seen.status not in UNFINISHED:
+            raise StateConflict(f"Job {job_id} is {seen.status} already; only what waits or runs can be cancelled.")
+        if seen.status == Job.Status.RUNNING:
+            if seen.cancel_reason is not None or _change(seen, cancel_reason=said):
+                log.job_act(job_id, "is to be cancelled", said)
+                return "asked"
+        elif _change(
+            seen,
+            status=Job.Status.CANCELLED,
+            parked=None,
+            finished_at=Now(),
+            cancel_reason=said,
+            history=_history(seen, "cancelled", said),
+            idempotency_key=Case(When(key_holds=Job.KeyHolds.WINDOW, then=F("idempotency_key")), default=Value(None)),
+        ):
+            log.job_act(job_id, "is cancelled", said)
+            return "cancelled"
+    raise _busy(job_id)
+
+
+def requeue(job_id: int, *, why: str = "", by: str = "") -> None:
+    """Have a job that ended, however it did, run again at once, with all its attempts.
+
+    Its history stays, and a suspicion that it killed its process. A key that its end has freed is taken again. Raises
+    JobDoesNotExist, or StateConflict when the job has not ended or another job has its key by now.
+    """
+    said = _said(by, why)
+    for _ in range(TRIES):
+        seen = _see(job_id)
+        if seen.status in UNFINISHED:
+            raise StateConflict(f"Job {job_id} {_state(seen)}; it can be requeued when it has ended.")
+        if _requeue(seen, said):
+            log.job_act(job_id, "is requeued", said)
+            return
+    raise _busy(job_id)
+
+
+def _requeue(seen: Any, said: str) -> bool:
+    key = seen.idempotency_key or seen.meta.get("key")
+    try:
+        with transaction.atomic(using=seen._state.db):
+            return _change(
+                seen,
+                status=Job.Status.READY,
+                run_at=Now(),
+                expires_at=None,
+                attempts=0,
+                losses=min(seen.losses, 1),
+                cancel_reason=None,
+                finished_at=None,
+                progress=None,
+                result=None,
+                idempotency_key=key,
+                history=_history(seen, REQUEUED, said),
+            )
+    except IntegrityError:
+        holder = engine(seen._state.db).holder(key)
+        if holder is None:
+            return False
+        raise StateConflict(
+            f"Job {seen.pk} cannot be requeued: its idempotency key {key!r} is held by job {holder.pk}, which "
+            f"{_state(holder)}."
+        ) from None
+
+
+def wait(job: Job, timeout: float) -> Job:
+    """See `Job.wait`."""
+    limit = seconds(timeout, "timeout")
+    found = engine(job._state.db or jobs_alias())
+    if found.connection.in_atomic_block:
+        raise InvalidJob(
+            f"wait() for job {job.pk} inside a transaction: no worker sees the job before it commits. Wait outside."
+        )
+    until, pause = time.monotonic() + limit, FIRST_WAIT
+    while job.refresh().status in UNFINISHED:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise WaitTimeout(f"Job {job.pk} has not ended within {limit:g} s: {job.explain()}")
+        threading.Event().wait(min(pause, left))
+        pause = min(pause * 1.5, LONGEST_WAIT)
+    return job
+
+
+def _see(job_id: int) -> Any:
+    found = Job.objects.using(jobs_alias()).filter(pk=job_id).annotate(clock=Now()).first()
+    if found is None:
+        raise JobDoesNotExist(f"There is no job {job_id}.")
+    return found
+
+
+def _change(seen: Any, **values: Any) -> bool:
+    """Write unless the job has moved on; whether a claim was made since is told by the token."""
+    jobs = Job.objects.using(seen._state.db)
+    return bool(jobs.filter(pk=seen.pk, status=seen.status, token=seen.token).update(**values))
+
+
+def _history(seen: Any, cause: str, said: str) -> list[dict[str, Any]]:
+    lines = seen.history
+    kept = [lines[0], *lines[2:]] if len(lines) >= HISTORY_LIMIT else lines
+    at = seen.clock.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return [*kept, {"run": seen.token, "cause": cause, "error": said, "worker": "", "seconds": 0.0, "at": at}]
+
+
+def _said(by: str, why: str) -> str:
+    for name, value in (("by", by), ("why", why)):
+        if not isinstance(value, str):
+            raise InvalidJob(f"{name} is {value!r}; give text.")
+    said = ": ".join(part for part in (by and f"by {by}", why) if part)
+    return payload.storable(said or "no reason given", TEXT_LIMIT)
+
+
+def _state(job: Job) -> str:
+    return {Job.Status.READY: "waits", Job.Status.RUNNING: "runs"}.get(Job.Status(job.status), f"is {job.status}")
+
+
+def _busy(job_id: int) -> StateConflict:
+    return StateConflict(f"Job {job_id} changed its state {TRIES} times meanwhile; try again.")
