@@ -22,6 +22,7 @@ from django_jobs.admin.filters import NEWEST, ORDERS, QueueFilter, StateFilter, 
 from django_jobs.admin.listing import LOOK_BACK, JobChangeList, search
 from django_jobs.models import Job, Worker
 
+ARGUMENTS_APART = 50
 FILTERED = {StateFilter.parameter_name, QueueFilter.parameter_name, TypeFilter.parameter_name}
 
 
@@ -115,7 +116,7 @@ class JobAdmin(ActsAdmin):
             "why_limit": WHY_LIMIT,
             "facts": list(_facts(job)),
             "times": list(_times(job)),
-            "arguments": list(_arguments(job.payload)),
+            "arguments": _arguments(job.payload),
             "progress": shown.progress(job.progress),
             "result": None if job.result is None else shown.as_json(job.result),
             "runs": list(shown.runs(job.history, job.clock, _workers(job))),
@@ -163,19 +164,14 @@ def _list_of(**filters: str) -> str:
     return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(filters)}"
 
 
-def _arguments(payload: Any) -> Iterator[tuple[str, str]]:
-    """Return each argument with its place or name; what is not as enqueue stores it, whole."""
-    if not isinstance(payload, dict) or set(payload) != {"args", "kwargs"}:
-        yield "", shown.as_json(payload)
-        return
-    args, kwargs = payload["args"], payload["kwargs"]
-    if len(args) + len(kwargs) > 50:
-        yield "", shown.as_json(payload)
-        return
-    for place, value in enumerate(args, 1):
-        yield str(place), shown.as_json(value)
-    for name, value in kwargs.items():
-        yield name, shown.as_json(value)
+def _arguments(payload: Any) -> list[tuple[str, str]]:
+    """Return each argument with its place or name; many of them, or what enqueue would not have stored, as a whole."""
+    match payload:
+        case {"args": list() as args, "kwargs": dict() as kwargs} if len(args) + len(kwargs) <= ARGUMENTS_APART:
+            named = [*((str(place), value) for place, value in enumerate(args, 1)), *kwargs.items()]
+            return [(name, shown.as_json(value)) for name, value in named]
+        case _:
+            return [("", shown.as_json(payload))]
 
 
 def _holder(job: Any) -> str:
