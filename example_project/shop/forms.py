@@ -74,7 +74,7 @@ class CatalogueForm(OnceForm):
     title = "Take over the catalogue"
     says = f"A part of it, {20_528 // PARTS:,} products or so: watch its progress."
     button = "Take it over"
-    part = forms.IntegerField(min_value=1, max_value=PARTS, initial=1, label=f"part (of {PARTS})")
+    part = forms.IntegerField(min_value=1, max_value=PARTS, initial=1, label=f"Part (of {PARTS})")
 
     def enqueue(self, run: DemoRun) -> Job:
         return import_catalogue.using(idempotency_key=self.key).enqueue(self.cleaned_data["part"] - 1, PARTS)

@@ -48,7 +48,9 @@ class Pages:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def texts(self, selector: str) -> list[str]:
-        return [" ".join(found.text.split()) for found in self.all(selector)]
+        """Return what is read in each element that fits now, in one step: the page may change itself."""
+        script = "return Array.from(document.querySelectorAll(arguments[0]), found => found.innerText)"
+        return [" ".join(text.split()) for text in self.driver.execute_script(script, selector)]
 
     def click(self, selector: str) -> None:
         """Click what loads another page, and wait for that."""
