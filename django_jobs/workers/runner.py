@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.db import InterfaceError, OperationalError, connections, reset_queries
 
 from django_jobs import payload, registry
@@ -21,6 +22,7 @@ from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry
 from django_jobs.registry import JobType
 from django_jobs.workers.connections import broke, discard_open_transactions, watch
+from django_jobs.workers.coroutines import run_async
 
 ERROR_LIMIT = 20_000
 SHORT_ERROR_LIMIT = 500
@@ -90,7 +92,9 @@ class Runner:
             raise InvalidJobType(f"The handler returned the class {value.__name__}; return {value.__name__}(...).")
         if inspect.iscoroutine(value):
             value.close()
-            raise InvalidJobType("The handler returned a coroutine; call it by asgiref's async_to_sync.")
+            raise InvalidJobType(
+                "The handler returned a coroutine, so nothing was run; make it an `async def`, and await in it."
+            )
         if inspect.isgenerator(value) or inspect.isasyncgen(value):
             raise InvalidJobType("The handler returned a generator, so nothing was run; return a list.")
         return Done(claimed.run, payload.dump_result(value, self._settings.max_result_bytes))
@@ -177,6 +181,8 @@ def _call(job_type: JobType, claimed: Claimed, context: Context) -> Any:
     arguments = [context, *content["args"]] if job_type.takes_context else content["args"]
     pid = os.getpid()
     try:
+        if iscoroutinefunction(job_type.function):
+            return run_async(job_type.function, arguments, content["kwargs"])
         return job_type.function(*arguments, **content["kwargs"])
     finally:
         if os.getpid() != pid:

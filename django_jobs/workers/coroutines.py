@@ -1,0 +1,33 @@
+"""Calling async handlers from an executor's thread, whose connections their ORM calls use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from asgiref.sync import async_to_sync
+
+
+def run_async(function: Callable[..., Awaitable[Any]], arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    """Run an async function to its end, in a loop of its own, and return or raise what it does."""
+    value, error = async_to_sync(_ended)(function, arguments, keywords)
+    if error is not None:
+        raise error
+    return value
+
+
+async def _ended(
+    function: Callable[..., Awaitable[Any]], arguments: list[Any], keywords: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
+    # Errors travel as values: a loop takes those that are no Exception, SystemExit for one, as meant for itself.
+    pid = os.getpid()
+    try:
+        return await function(*arguments, **keywords), None
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        return None, error
+    finally:
+        if os.getpid() != pid:
+            os._exit(0)  # the handler forked, and this is the copy of the loop's thread
