@@ -121,6 +121,7 @@ DATABASE_AWAY = "database away"
 CONNECTION_BROKE = "connection broke"
 STOPPED = "stopped"
 WORKER_FAILED = "worker failed"
+DEADLINE = "deadline"
 # A run that ended by one of these said nothing of its job: they do not part two deaths.
 STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED)
 

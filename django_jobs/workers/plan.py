@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django_jobs.conf import Conf
+
+# How long a run that has passed its deadline is given before an exception is raised in it, and then again before its
+# process is replaced. No setting: whoever needs longer to clean up sets an earlier `timeout`.
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,3 +19,4 @@ class Plan:
     types: tuple[str, ...]
     supervisor_pid: int
     burst: bool
+    patience: float = field(default_factory=lambda: PATIENCE)

@@ -59,7 +59,9 @@ class Worker:
         )
         label = f"{socket.gethostname()}:{os.getpid()}"
         self._pace = Pace(settings.threads)
-        self._executor = Executor(engine, settings, region, self._writer, self._pace, label, doorbell.ring)
+        self._executor = Executor(
+            engine, settings, region, self._writer, self._pace, label, doorbell.ring, plan.patience
+        )
         self._claimer = Claimer(
             engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back
         )
