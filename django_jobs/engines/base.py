@@ -136,6 +136,7 @@ STOPPED = "stopped"
 WORKER_FAILED = "worker failed"
 # No run but an act: it clears nobody of having killed a process.
 REQUEUED = "requeued"
+DEADLINE = "deadline"
 # A run that ended by one of these said nothing of its job: they do not part two deaths.
 STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, REQUEUED)
 

@@ -70,6 +70,18 @@ def _seen(alias: str) -> deque[Any]:
     return found
 
 
+def of_this_thread() -> dict[str, deque[Any]]:
+    """Return the driver's connections of this thread by alias; other threads may look into it."""
+    return vars(_threads)
+
+
+def discard_all() -> None:
+    """Throw away every connection of this thread, whatever state it is in."""
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None:
+            _discard(connection)
+
+
 def watch(alias: str) -> None:
     """Begin to look out for connections that break."""
     seen = _seen(alias)
@@ -100,14 +112,18 @@ def discard_open_transactions() -> list[str]:
         raw: Any = connection.connection
         if raw is None or not (connection.in_atomic_block or not connection.autocommit or _in_transaction(connection)):
             continue
-        # Django's wrapper refuses to close inside an atomic block: both are thrown away.
-        try:
-            raw.close()
-        except Exception:
-            pass
-        del connections[connection.alias]
+        _discard(connection)
         found.append(connection.alias)
     return found
+
+
+def _discard(connection: BaseDatabaseWrapper) -> None:
+    # Django's wrapper refuses to close inside an atomic block: both are thrown away.
+    try:
+        connection.connection.close()
+    except Exception:
+        pass
+    del connections[connection.alias]
 
 
 def _in_transaction(connection: BaseDatabaseWrapper) -> bool:

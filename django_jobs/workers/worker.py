@@ -18,6 +18,7 @@ from django_jobs.workers.claims import Claimer
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.executor import Assigned, Executor
+from django_jobs.workers.limits import Limits
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan as Plan
@@ -59,9 +60,12 @@ class Worker:
         )
         label = f"{socket.gethostname()}:{os.getpid()}"
         self._pace = Pace(settings.threads)
-        self._executor = Executor(engine, settings, region, self._writer, self._pace, label, doorbell.ring)
+        self._executor = Executor(
+            engine, settings, region, self._writer, self._pace, label, doorbell.ring, plan.patience
+        )
+        self._limits = Limits(settings)
         self._claimer = Claimer(
-            engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back
+            engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back, self._limits
         )
         self._bided = 0
 
@@ -83,7 +87,11 @@ class Worker:
         self._stop()
 
     def _must_stop(self) -> bool:
-        return self._region.stop_asked or os.getppid() != self._parent
+        region = self._region
+        return region.stop_asked or region.drain_asked or os.getppid() != self._parent or self._is_used_up()
+
+    def _is_used_up(self) -> bool:
+        return self._limits.reached(self._claimer.claimed)
 
     def _register(self) -> None:
         while not self._must_stop():
@@ -188,6 +196,7 @@ class Worker:
         return self._executor.in_hand > 0
 
     def _stop(self) -> None:
+        self._region.set_phase(Phase.DRAINING)
         self._give_back_unstarted()
         while self._executor.in_hand > 0:
             self._region.tick_claims()
