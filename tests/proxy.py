@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 CHUNK = 65536
-# Both simple (Q) and extended (P for the parse) queries hold their text as it is.
-COMMIT = b"COMMIT"
+# The whole text of a query, not the end of "READ COMMITTED".
+COMMIT = b"COMMIT\0"
 
 
 @dataclass(eq=False, slots=True)

@@ -82,6 +82,12 @@ def longest_wait(alias: str, lease: float) -> float:
     return answer_timeout(lease)
 
 
+def still_works(alias: str, raw: Any) -> bool:
+    """Tell whether this thread's connection is still this one, and usable: after a COMMIT that failed Django's is new."""
+    connection = connections[alias]
+    return connection.connection is raw and connection.is_usable()
+
+
 def _remember(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
     _seen(connection.alias).append(connection.connection)
 

@@ -20,7 +20,7 @@ from django_jobs.engines.base import LEASE_RAN_OUT, Engine, Run
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
-from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout
+from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
 from django_jobs.workers.outage import Outage
@@ -62,6 +62,7 @@ class Heart:
         # The heartbeat first: nothing that may take long or fail comes before it.
         self._duties = [self._beating, self._rescuing, _Duty("Taking back lost jobs", self._reap), self._looking]
         self._wake = threading.Event()
+        self._raw: object = None
         self._ending = False
         self._begun = False
         self._strays: set[Run] = set()
@@ -129,6 +130,7 @@ class Heart:
         try:
             with self._guarded():
                 self._engine.prepare(statement_timeout(self._settings.lease))
+                self._raw = self._engine.connection.connection
                 if not self._begun:
                     self._begin()
         except Exception as error:
@@ -159,7 +161,7 @@ class Heart:
             )
             return 0.0
         with self._guarded():
-            usable = self._engine.connection.is_usable()
+            usable = still_works(self._engine.alias, self._raw)
         if not self._engine.probe(timeout=connect_timeout(self._settings.lease)):
             self._engine.connection.close()
             self._fitness.broken()

@@ -16,7 +16,7 @@ from django_jobs import log
 from django_jobs.engines.base import Engine, released
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers.claims import Claimer
-from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout
+from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.executor import Assigned, Executor
@@ -68,6 +68,7 @@ class Worker:
             engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back
         )
         self._bided = 0
+        self._raw: object = None
 
     def run(self) -> None:
         """Work until told to stop or orphaned; return when every outcome is stored."""
@@ -118,6 +119,7 @@ class Worker:
     def _prepare(self) -> None:
         with self._guarded():
             self._engine.prepare(self._statement_timeout)
+            self._raw = self._engine.connection.connection
 
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(self._engine.alias, answer_timeout(self._plan.settings.lease))
@@ -167,7 +169,7 @@ class Worker:
         self._region.tick_claims()
         self._bided = 0
         with self._guarded():
-            usable = self._engine.connection.is_usable()
+            usable = still_works(self._engine.alias, self._raw)
         self._engine.connection.close()
         if not self._engine.probe(timeout=self._probe_timeout):
             return self._outage.failed(error)

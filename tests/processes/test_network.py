@@ -5,16 +5,18 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from django_jobs.models import Worker
 from tests.app.jobs import leave_effect, nothing, wait_for_file
 from tests.app.process_jobs import die_by_exit, end_by_file
 from tests.harness import RunWorkers, Tree, wait_for
 from tests.processes.common import effects, ends, lines, session_pids, state, wait_for_effect, wait_seconds
 from tests.processes.outages import away, back
-from tests.proxy import Proxy
+from tests.proxy import COMMIT, Proxy
 
 pytestmark = [pytest.mark.process, pytest.mark.postgresql]
 LEASE = {"LEASE": 3, "HEARTBEAT": 1, "SHUTDOWN_GRACE": 2}
@@ -113,8 +115,7 @@ def test_all_connections_cut_at_once_and_again_charge_nothing(flow: Flow, proxy:
     flow.ends_well()
 
 
-# The successes of a batch, and one by one the statements of the rescue.
-COMPLETE, COMMIT = b"SET status = 'done'", b"COMMIT"
+COMPLETE = b"SET status = 'done'"
 
 
 def test_an_outcome_whose_answer_never_comes_is_decided_by_asking_the_row(
@@ -137,6 +138,11 @@ def test_an_outcome_whose_answer_never_comes_is_decided_by_asking_the_row(
         assert not lines(workers, text)
 
 
+def supervised_at(network: Tree) -> datetime:
+    row = Worker.objects.using(network.alias).order_by("-heartbeat_at").first()
+    return row.heartbeat_at if row else datetime.min.replace(tzinfo=UTC)
+
+
 def test_a_loss_whose_commit_is_not_answered_is_charged_once(network: Tree, proxy: Proxy) -> None:
     workers = network.start("--threads", "1", settings={**LEASE, "MAX_UNCOUNTED": 3})
     workers.wait_until_ready()
@@ -146,8 +152,11 @@ def test_a_loss_whose_commit_is_not_answered_is_charged_once(network: Tree, prox
         wait_for(lambda: proxy.swallowed, what="the commit of the rescue")
         wait_for(lambda: state(job)[:3] == ("ready", 0, 1), SOON)
         assert ends(job) == [(1, "died")]
-        network.wait_for_status(nothing.enqueue(), "done", timeout=SOON)
-    assert not away(workers)
+        at = supervised_at(network)
+        wait_for(lambda: supervised_at(network) > at, SOON, "heartbeats go on")
+    for text in ("goes on", "cannot be reached"):
+        assert not lines(workers, text)
+    assert len(lines(workers, "supervisor: the connection broke and is made anew: no answer for 2.5 s")) == 1
     workers.stop()
 
 
