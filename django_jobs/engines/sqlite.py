@@ -269,7 +269,7 @@ class SQLiteEngine(Engine):
     def expired_exist(self) -> bool:
         return False
 
-    def probe(self, timeout: float) -> bool:
+    def _answers(self, timeout: float) -> bool:
         try:
             raw = self.connection.get_new_connection(self.connection.get_connection_params())
         except (DatabaseError, sqlite3.Error):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
-from django.db import InterfaceError, OperationalError, connections, reset_queries
+from django.db import InterfaceError, InternalError, OperationalError, connections, reset_queries
 
 from django_jobs import payload, registry
 from django_jobs.conf import Conf
@@ -29,22 +29,33 @@ from django_jobs.engines.base import (
     Settlement,
     released,
 )
+from django_jobs.engines.idle import may_be_dead
 from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry, late
 from django_jobs.registry import JobType
-from django_jobs.workers.connections import broke, discard_all, discard_open_transactions
+from django_jobs.workers.connections import (
+    answer_timeout,
+    broke,
+    connect_failed,
+    connect_timeout,
+    discard_all,
+    discard_open_transactions,
+)
 from django_jobs.workers.connections import watch as watch_connections
 from django_jobs.workers.coroutines import run_async
 from django_jobs.workers.deadlines import Watch
+from django_jobs.workers.watchdog import guarded
 
 ERROR_LIMIT = 20_000
 SHORT_ERROR_LIMIT = 500
 CHAIN_LIMIT = 10
 # Seconds before a job that was lost with its database or connection is tried again.
 LOSS_PAUSE = 5.0
-PROBE_SECONDS = 5.0
+JUST_NOW_SECONDS = 1.0
 IDLE_BEFORE_CHECK = 5.0
+# What an unreachable database or, by the last, one that cannot be written makes of a handler's statement.
+_DOUBTFUL = (OperationalError, InterfaceError, InternalError)
 
 
 class TransactionLeftOpen(JobsError):
@@ -106,10 +117,11 @@ class Runner:
     def _check_connections(self, now: float) -> None:
         idle = now - self._used_at > IDLE_BEFORE_CHECK
         for connection in connections.all(initialized_only=True):
-            if connection.connection is not None and (idle or connection.errors_occurred):
-                connection.close_if_unusable_or_obsolete()
-                if idle and connection.connection is not None and not connection.is_usable():
-                    connection.close()
+            if connection.connection is not None and (idle or connection.errors_occurred or may_be_dead(connection)):
+                with guarded(connection.alias, answer_timeout(self._settings.lease)):
+                    connection.close_if_unusable_or_obsolete()
+                    if connection.connection is not None and not connection.is_usable():
+                        connection.close()
             if connection.queries_logged:
                 reset_queries()
         watch_connections(self._engine.alias)
@@ -193,14 +205,21 @@ class Runner:
         The class only says when it need not be asked: a constraint that was violated proves that the server answered.
         """
         errors = list(_chain(error))
-        broken = broke(self._engine.alias, errors)
-        if not broken and not any(isinstance(link, OperationalError | InterfaceError) for link in errors):
+        alias = self._engine.alias
+        broken = broke(alias, errors) or connect_failed(alias, errors)
+        if not broken and not any(isinstance(link, _DOUBTFUL) for link in errors):
             return None
-        if not self._engine.probe(timeout=PROBE_SECONDS):
+        if self._was_away():
             return self._settled(claimed, "ready", "loss", DATABASE_AWAY, error, started, delay=LOSS_PAUSE)
         if broken:
             return self._settled(claimed, "ready", "loss", CONNECTION_BROKE, error, started, delay=LOSS_PAUSE)
         return None
+
+    def _was_away(self) -> bool:
+        if not self._engine.probe(timeout=connect_timeout(self._settings.lease)):
+            return True
+        # It may have come back between the error and our question: others asked a moment ago.
+        return self._engine.was_away_since(time.monotonic() - JUST_NOW_SECONDS)
 
     def _settled(
         self,
