@@ -18,6 +18,9 @@ from django_jobs.outcomes import LONGEST_DELAY
 
 MIB = 1024 * 1024
 LARGEST_WHOLE = 2**31 - 1
+# What no Python process stays under: a smaller number was meant as something else than bytes.
+LEAST_MEMORY = 16 * MIB
+LARGEST_MEMORY = 2**60
 
 
 class BadSetting(ConfigurationError):
@@ -35,6 +38,18 @@ def _duration(value: Any) -> float:
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_WHOLE:
         raise ValueError(f"give a whole number from 1 to {LARGEST_WHOLE:,}")
+    return value
+
+
+def _whole_or_none(value: Any) -> int | None:
+    return None if value is None else _whole(value)
+
+
+def _memory(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not LEAST_MEMORY <= value <= LARGEST_MEMORY:
+        raise ValueError(f"give whole bytes from {LEAST_MEMORY:,} (16 MiB) to {LARGEST_MEMORY:,}, or None for no limit")
     return value
 
 
@@ -80,6 +95,9 @@ class Conf:
     heartbeat: float = _setting(10.0, _duration)
     poll_interval: float = _setting(1.0, _duration)
     shutdown_grace: float = _setting(25.0, _duration)
+    drain: float = _setting(60.0, _duration)
+    max_jobs_per_process: int | None = _setting(None, _whole_or_none)
+    max_process_memory: int | None = _setting(None, _memory)
     enqueue_timeout: float = _setting(5.0, _duration)
     backoff: Backoff = field(default_factory=Backoff, metadata={"convert": _backoff})
     max_attempts: int = _setting(8, _whole)

@@ -49,7 +49,7 @@ class JobFunction(Generic[C, P, R_co]):
         return self.job_type.name
 
     def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> R_co:
-        """Call the function here and now, without a job."""
+        """Call the function here and now, without a job; an async one gives its coroutine."""
         return self.job_type.function(*args, **kwargs)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ def job(
     *, takes_context: Literal[False] = False, **given: Unpack[Options]
 ) -> Callable[[Callable[P, R]], JobFunction[P, P, R]]: ...
 def job(function: Callable[..., Any] | None = None, /, *, takes_context: bool = False, **given: Any) -> Any:
-    """Make a module-level function a job type, under the name `module.function` unless `name` is given.
+    """Make a module-level function, `def` or `async def`, a job type, named `module.function` unless `name` is given.
 
     Use it bare or with options. `durable` has each run's end written at once rather than in a batch within some 20 ms;
     `tags` are kept with every job of the type. Raises InvalidJob or InvalidJobType when the function or an option cannot be used.
@@ -163,10 +163,6 @@ def _refuse_unusable(function: object) -> None:
         raise InvalidJobType(f"@job cannot take the method {name}; use a function of the module.")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidJobType(f"@job cannot take the generator function {name}; return a list instead of yielding.")
-    if inspect.iscoroutinefunction(function):
-        raise InvalidJobType(
-            f"@job cannot take the async function {name}; call it by asgiref's async_to_sync in a def."
-        )
 
 
 def _signature(function: Callable[..., Any], takes_context: bool) -> inspect.Signature:

@@ -69,6 +69,16 @@ class WaitTimeout(JobsError, TimeoutError):
     """A job had not ended when the time to wait for it was over."""
 
 
+class DeadlinePassed(BaseException):
+    """Raised inside a handler that goes on for seconds after its deadline.
+
+    Derived from BaseException, so that an `except Exception` in a handler does not swallow it.
+    """
+
+    def __init__(self, *said: object) -> None:
+        super().__init__(*(said or ("The run went on after its deadline.",)))
+
+
 class ConfigurationError(JobsError):
     """A command cannot start with the settings or options it was given."""
 

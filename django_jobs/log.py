@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,6 +47,47 @@ def worker_died(pid: int, how: str, jobs: int) -> None:
 
 def worker_hangs(pid: int, seconds: float) -> None:
     _say(logging.ERROR, "Worker process %d has not answered for %.0f s and runs no job; it is replaced", pid, seconds)
+
+
+def process_used_up(pid: int, claimed: int, most: int) -> None:
+    _say(logging.INFO, "Worker process %d has claimed %d jobs (MAX_JOBS_PER_PROCESS is %d); it is replaced",
+        pid, claimed, most,
+    )  # fmt: skip
+
+
+def process_too_large(pid: int, memory: int, most: int) -> None:
+    _say(logging.WARNING,
+        "Worker process %d has %s MiB of resident memory (MAX_PROCESS_MEMORY is %s MiB); it is replaced",
+        pid, f"{memory / 2**20:,.1f}", f"{most / 2**20:,.1f}",
+    )  # fmt: skip
+
+
+def process_drains(pid: int, jobs: Sequence[int], drain: float) -> None:
+    _say(logging.WARNING,
+        "Worker process %d is replaced, because what it runs does not end at its deadline (%s); "
+        "other runs in it may finish for %g s",
+        pid, _jobs(jobs), drain,
+    )  # fmt: skip
+
+
+def process_emptied(pid: int, jobs: Sequence[int]) -> None:
+    _say(logging.WARNING, "Worker process %d is ended with what did not end at its deadline (%s)", pid, _jobs(jobs))
+
+
+def process_held(pid: int, jobs: Sequence[int]) -> None:
+    _say(logging.ERROR,
+        "Worker process %d does not answer, and what it runs is past its deadline (%s); it is ended and replaced",
+        pid, _jobs(jobs),
+    )  # fmt: skip
+
+
+def drain_over(pid: int, runs: int) -> None:
+    _say(logging.WARNING, "DRAIN is over in worker process %d: %d runs are cut and go back, uncounted", pid, runs)
+
+
+def _jobs(ids: Sequence[int]) -> str:
+    said = ", ".join(map(str, ids[:10])) + (", ..." if len(ids) > 10 else "")
+    return f"job {said}" if len(ids) == 1 else f"jobs {said}"
 
 
 def template_died() -> None:
@@ -131,6 +173,11 @@ def job_lost(job_id: int, status: str, cause: str, error: str) -> None:
 
 def job_act(job_id: int, what: str, said: str) -> None:
     _say(logging.INFO, "Job %d %s: %s", job_id, what, said)
+
+
+def job_late(job_id: int, status: str, error: str) -> None:
+    level = logging.ERROR if status == "dead" else logging.INFO
+    _say(level, "Job %d is %s (deadline): %s", job_id, status, error)
 
 
 def heart_stopped() -> None:

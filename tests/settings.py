@@ -8,6 +8,8 @@ from typing import Any
 
 import django
 
+from django_jobs.workers import plan
+
 SECRET_KEY = "only for tests"
 DEBUG = False
 USE_TZ = True
@@ -52,5 +54,7 @@ DATABASES: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_DATABASE
 }
 DATABASE_ROUTERS = ["tests.router.JobsRouter"]
 DJANGO_JOBS: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_SETTINGS", "{}"))
+if "DJANGO_JOBS_TEST_PATIENCE" in os.environ:
+    plan.PATIENCE = float(os.environ["DJANGO_JOBS_TEST_PATIENCE"])
 if django.VERSION >= (6, 1):
     MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}

@@ -22,6 +22,9 @@ def test_without_settings_the_documented_defaults_hold(settings: Any) -> None:
         heartbeat=10.0,
         poll_interval=1.0,
         shutdown_grace=25.0,
+        drain=60.0,
+        max_jobs_per_process=None,
+        max_process_memory=None,
         enqueue_timeout=5.0,
         backoff=Backoff(base=2, factor=3, cap=300),
         max_attempts=8,
@@ -78,8 +81,9 @@ def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings:
     with pytest.raises(BadSetting) as caught:
         conf()
     known = (
-        "BACKOFF, DEFAULT_TIMEOUT, ENQUEUE_TIMEOUT, HEARTBEAT, LEASE, MAX_ATTEMPTS, MAX_PAYLOAD_BYTES, "
-        "MAX_RESULT_BYTES, MAX_UNCOUNTED, POLL_INTERVAL, PROCESSES, QUEUES, SHUTDOWN_GRACE, THREADS"
+        "BACKOFF, DEFAULT_TIMEOUT, DRAIN, ENQUEUE_TIMEOUT, HEARTBEAT, LEASE, MAX_ATTEMPTS, MAX_JOBS_PER_PROCESS, "
+        "MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, MAX_UNCOUNTED, POLL_INTERVAL, PROCESSES, QUEUES, "
+        "SHUTDOWN_GRACE, THREADS"
     )
     assert str(caught.value) == (
         "DJANGO_JOBS['THREADS'] is 0; give a whole number from 1 to 2,147,483,647. "
@@ -99,7 +103,7 @@ def test_an_unknown_key_is_named_with_the_known_ones(key: object) -> None:
     assert found.endswith(" THREADS.")
 
 
-DURATIONS = ["LEASE", "HEARTBEAT", "POLL_INTERVAL", "SHUTDOWN_GRACE", "ENQUEUE_TIMEOUT", "DEFAULT_TIMEOUT"]
+DURATIONS = ["LEASE", "HEARTBEAT", "POLL_INTERVAL", "SHUTDOWN_GRACE", "ENQUEUE_TIMEOUT", "DEFAULT_TIMEOUT", "DRAIN"]
 WHOLES = ["PROCESSES", "THREADS", "MAX_ATTEMPTS", "MAX_UNCOUNTED", "MAX_PAYLOAD_BYTES", "MAX_RESULT_BYTES"]
 
 
@@ -125,6 +129,22 @@ def test_a_bad_duration_is_named_with_the_remedy(key: str, value: object) -> Non
     (found,) = problems({key: value})
     assert found.startswith(f"DJANGO_JOBS[{key!r}] is {repr(value)[:70]}")
     assert found.endswith("; give seconds from 0.001 to ten years, or a timedelta.")
+
+
+@pytest.mark.parametrize("value", ["4", True, 0, -1, 4.0, float("nan"), 2**31])
+def test_a_bad_number_of_jobs_is_named_with_the_remedy(value: object) -> None:
+    (found,) = problems({"MAX_JOBS_PER_PROCESS": value})
+    assert found.startswith("DJANGO_JOBS['MAX_JOBS_PER_PROCESS'] is ")
+    assert found.endswith("; give a whole number from 1 to 2,147,483,647.")
+
+
+@pytest.mark.parametrize("value", ["1 GiB", True, 0, -1, 512, 16 * 1024 * 1024 - 1, 5e8, float("nan"), 2**61])
+def test_memory_that_cannot_be_meant_is_named_with_the_remedy(value: object) -> None:
+    (found,) = problems({"MAX_PROCESS_MEMORY": value})
+    assert found.startswith("DJANGO_JOBS['MAX_PROCESS_MEMORY'] is ")
+    assert "; give whole bytes from 16,777,216 (16 MiB) to " in found
+    assert problems({"MAX_PROCESS_MEMORY": 16 * 1024 * 1024, "MAX_JOBS_PER_PROCESS": 1}) == []
+    assert problems({"MAX_PROCESS_MEMORY": None, "MAX_JOBS_PER_PROCESS": None}) == []
 
 
 @pytest.mark.parametrize("key", WHOLES)

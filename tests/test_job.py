@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
@@ -19,6 +20,10 @@ pytestmark = pytest.mark.fast
 def plain(number: int, *, text: str = "") -> str:
     """Repeat a text."""
     return text * number
+
+
+async def waits(number: int) -> int:
+    return number
 
 
 def with_context(context: Context, number: int) -> int:
@@ -75,6 +80,12 @@ def test_a_job_is_still_called_as_a_function() -> None:
         job(plain)()  # type: ignore[call-arg]
 
 
+def test_an_async_job_is_called_as_the_coroutine_function_that_it_is() -> None:
+    made = job(waits)
+    assert asyncio.run(made(3)) == 3
+    assert made.job_type.function is waits
+
+
 def test_a_second_function_under_a_name_does_not_take_the_place_of_the_first() -> None:
     first, second = job(name="twice")(plain), job(name="twice", takes_context=True)(with_context)
     assert registry.find("twice") is first.job_type
@@ -105,9 +116,6 @@ def generates() -> Iterator[int]:
 
 async def generates_asynchronously() -> AsyncIterator[int]:
     yield 1
-
-
-async def waits() -> None: ...
 
 
 def nested() -> Callable[[], None]:
@@ -145,10 +153,6 @@ MODULE = "tests.test_job"
             generates_asynchronously,
             f"@job cannot take the generator function {MODULE}.generates_asynchronously; "
             "return a list instead of yielding.",
-        ),
-        (
-            waits,
-            f"@job cannot take the async function {MODULE}.waits; call it by asgiref's async_to_sync in a def.",
         ),
     ],
 )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from django.db import connections
+from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_jobs.engines.idle import close_if_dead, close_if_unusable, in_transaction
 from django_jobs.models import Job
 
 
@@ -136,6 +140,7 @@ STOPPED = "stopped"
 WORKER_FAILED = "worker failed"
 # No run but an act: it clears nobody of having killed a process.
 REQUEUED = "requeued"
+DEADLINE = "deadline"
 # A run that ended by one of these said nothing of its job: they do not part two deaths.
 STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, REQUEUED)
 
@@ -175,6 +180,7 @@ class Engine(ABC):
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
+        self._away_at = -math.inf
 
     @property
     def connection(self) -> BaseDatabaseWrapper:
@@ -187,6 +193,23 @@ class Engine(ABC):
     @abstractmethod
     def prepare(self, statement_timeout: float) -> None:
         """Connect this thread for our own statements; `statement_timeout` is in seconds."""
+
+    @contextmanager
+    def on_working_connection(self) -> Iterator[None]:
+        """Outside a transaction: do not begin on a connection that died while idle, and leave none that is broken.
+
+        Nobody else closes it in a process that serves no requests. Nothing was sent on it yet, so nothing is repeated.
+        """
+        connection = self.connection
+        if in_transaction(connection):
+            yield
+            return
+        close_if_dead(connection)
+        try:
+            yield
+        except (DatabaseError, InterfaceError):
+            close_if_unusable(connection)
+            raise
 
     @abstractmethod
     def insert(self, new: NewJob) -> Job: ...
@@ -205,8 +228,9 @@ class Engine(ABC):
     def holder(self, key: str) -> Job | None:
         """Return the job that has a key. One that frees it when it is claimed cannot be claimed until the caller's
         transaction ends: its run must see what the caller wrote."""
-        found: Job | None = Job.objects.using(self.alias).filter(idempotency_key=key).first()
-        return found
+        with self.on_working_connection():
+            found: Job | None = Job.objects.using(self.alias).filter(idempotency_key=key).first()
+            return found
 
     def holders(self, keys: Sequence[str]) -> dict[str, Job]:
         """Return the jobs that have these keys, as `holder` does."""
@@ -266,6 +290,16 @@ class Engine(ABC):
     @abstractmethod
     def expired_exist(self) -> bool: ...
 
-    @abstractmethod
     def probe(self, timeout: float) -> bool:
         """Tell, on a new connection and within `timeout` seconds, whether the database answers and can be written."""
+        if self._answers(timeout):
+            return True
+        self._away_at = time.monotonic()
+        return False
+
+    @abstractmethod
+    def _answers(self, timeout: float) -> bool: ...
+
+    def was_away_since(self, moment: float) -> bool:
+        """Tell whether a probe of this process failed since a moment of its monotonic clock."""
+        return self._away_at >= moment

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import select
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -67,7 +69,8 @@ class PostgreSQLEngine(Engine):
         self._prepared.raw = raw
 
     def insert(self, new: NewJob) -> Job:
-        return self._inserted(statement("insert") + "RETURNING *", new)[0]
+        with self.on_working_connection():
+            return self._inserted(statement("insert") + "RETURNING *", new)[0]
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
         sql = statement("insert") + (
@@ -76,7 +79,7 @@ class PostgreSQLEngine(Engine):
         seconds = conf().enqueue_timeout
         try:
             # Inside the caller's transaction this is a savepoint: a wait that is given up leaves it usable.
-            with transaction.atomic(using=self.alias), self._lock_timeout(seconds):
+            with self.on_working_connection(), transaction.atomic(using=self.alias), self._lock_timeout(seconds):
                 return next(iter(self._inserted(sql, new)), None)
         except OperationalError as error:
             if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
@@ -99,7 +102,8 @@ class PostgreSQLEngine(Engine):
 
     def holders(self, keys: Sequence[str]) -> dict[str, Job]:
         jobs = Job.objects.using(self.alias)
-        found = {str(job.idempotency_key): job for job in jobs.filter(idempotency_key__in=keys)}
+        with self.on_working_connection():
+            found = {str(job.idempotency_key): job for job in jobs.filter(idempotency_key__in=keys)}
         waiting = [key for key, job in found.items() if job.key_holds == Job.KeyHolds.WAITING]
         if waiting and self.connection.in_atomic_block:
             # A claim skips rows that somebody holds, and other callers may share this hold.
@@ -235,17 +239,21 @@ class PostgreSQLEngine(Engine):
             )
             return bool(cursor.fetchone()[0])
 
-    def probe(self, timeout: float) -> bool:
+    def _answers(self, timeout: float) -> bool:
         parameters = self.connection.get_connection_params()
         for name in ("pool", "cursor_factory", "context"):
             parameters.pop(name, None)
         parameters["connect_timeout"] = max(2, int(timeout))
         try:
-            with psycopg.connect(**parameters, autocommit=True) as raw:
-                row = raw.execute("SELECT current_setting('transaction_read_only')").fetchone()
+            raw = psycopg.connect(**parameters, autocommit=True)
         except psycopg.Error:
             return False
-        return row is not None and row[0] == "off"
+        try:
+            return _is_writable(raw.pgconn, timeout)
+        except psycopg.Error:
+            return False
+        finally:
+            raw.close()
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
         with self.connection.cursor() as cursor:
@@ -269,6 +277,21 @@ def _columns(new: Sequence[NewJob]) -> dict[str, list[Any]]:
         "timeouts": [item.timeout for item in new],
         "metas": [item.meta for item in new],
     }
+
+
+def _is_writable(pgconn: psycopg.pq.abc.PGconn, timeout: float) -> bool:
+    """Ask without psycopg's own waiting, which has no limit: who lets us in may not answer."""
+    until = time.monotonic() + max(timeout, 1.0)
+    poll = select.poll()
+    poll.register(pgconn.socket, select.POLLIN)
+    pgconn.send_query(b"SELECT current_setting('transaction_read_only')")
+    pgconn.flush()
+    while pgconn.is_busy():
+        if not poll.poll(max(until - time.monotonic(), 0.0) * 1000):
+            return False
+        pgconn.consume_input()
+    result = pgconn.get_result()
+    return result is not None and result.get_value(0, 0) == b"off"
 
 
 def _fences(runs: Sequence[Run]) -> dict[str, list[Any]]:

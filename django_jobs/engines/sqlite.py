@@ -269,7 +269,7 @@ class SQLiteEngine(Engine):
     def expired_exist(self) -> bool:
         return False
 
-    def probe(self, timeout: float) -> bool:
+    def _answers(self, timeout: float) -> bool:
         try:
             raw = self.connection.get_new_connection(self.connection.get_connection_params())
         except (DatabaseError, sqlite3.Error):
@@ -307,8 +307,11 @@ def _parked_for(job_type: str, order: ClaimOrder, paused: set[str]) -> str | Non
 
 def _with_line(cursor: Any, history: list[Any], line: dict[str, Any]) -> list[Any]:
     cursor.execute("SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')")
-    kept = [history[0], *history[2:]] if len(history) >= HISTORY_LIMIT else history
-    return [*kept, {**line, "at": cursor.fetchone()[0]}]
+    lines = history.copy()
+    if len(lines) >= HISTORY_LIMIT:
+        del lines[1]
+    lines.append({**line, "at": cursor.fetchone()[0]})
+    return lines
 
 
 def _settle_one(

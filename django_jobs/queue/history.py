@@ -10,3 +10,8 @@ def entry(run: int, cause: str, error: str, worker: str, seconds: float) -> str:
     return payload.dump(
         {"run": run, "cause": cause, "error": error, "worker": worker, "seconds": round(float(seconds), 3)}
     )
+
+
+def late(timeout: float | None) -> str:
+    """Say that a run passed its deadline."""
+    return "The run passed its deadline" + (f" of {timeout:g} s" if timeout is not None else "")

@@ -9,10 +9,11 @@ from collections.abc import Collection, Sequence
 
 from django.db import InterfaceError, OperationalError, transaction
 
-from django_jobs import log
-from django_jobs.engines.base import LEASE_RAN_OUT, STOPPED, Engine, Run, Settlement, released
+from django_jobs import log, registry
+from django_jobs.backoff import Backoff
+from django_jobs.engines.base import DEADLINE, LEASE_RAN_OUT, STOPPED, Engine, Run, Settlement, released
 from django_jobs.models import Job
-from django_jobs.queue.history import entry
+from django_jobs.queue.history import entry, late
 
 BATCH = 500
 
@@ -53,6 +54,43 @@ def cut(engine: Engine, runs: Sequence[tuple[Run, float]], why: str, worker: str
         for run, seconds in runs
     ]
     return _settle_unlocked(engine, settlements, max_uncounted)
+
+
+def end_late(
+    engine: Engine, runs: Sequence[tuple[Run, float]], worker: str, backoff: Backoff, max_uncounted: int
+) -> bool:
+    """Charge an attempt to runs that did not end at their deadline and whose process is dead."""
+    if not runs:
+        return True
+    jobs = Job.objects.using(engine.alias).filter(pk__in=[run.id for run, _ in runs])
+    rows = {row[0]: row[1:] for row in jobs.values_list("pk", "type", "attempts", "max_attempts", "timeout")}
+    settlements = [_late(run, seconds, worker, backoff, *rows[run.id]) for run, seconds in runs if run.id in rows]
+    return _settle_unlocked(engine, settlements, max_uncounted)
+
+
+def _late(
+    run: Run,
+    seconds: float,
+    worker: str,
+    backoff: Backoff,
+    type_name: str,
+    attempts: int,
+    max_attempts: int,
+    timeout: float | None,
+) -> Settlement:
+    job_type = registry.find(type_name)
+    own = job_type.backoff if job_type is not None else None
+    is_last = attempts + 1 >= max_attempts
+    error = f"{late(timeout)}, did not end, and was ended with its process."
+    return Settlement(
+        run=run,
+        status="dead" if is_last else "ready",
+        counts="attempt",
+        cause=DEADLINE,
+        delay=None if is_last else (own or backoff).delay(attempts + 1),
+        error=error,
+        entry=entry(run.token, DEADLINE, error, worker, seconds),
+    )
 
 
 def give_back(engine: Engine, runs: Sequence[Run], max_uncounted: int) -> bool:
@@ -115,4 +153,6 @@ def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: in
     for item in settlements:
         if item.run.id in statuses and item.counts == "loss":
             log.job_lost(item.run.id, statuses[item.run.id], item.cause, item.error or "")
+        elif item.run.id in statuses and item.cause == DEADLINE:
+            log.job_late(item.run.id, statuses[item.run.id], item.error or "")
     return statuses

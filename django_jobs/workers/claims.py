@@ -13,6 +13,7 @@ from django_jobs import log
 from django_jobs.engines.base import ClaimOrder, ClaimResult, Engine
 from django_jobs.queue import rescue
 from django_jobs.workers.executor import Assigned, Executor
+from django_jobs.workers.limits import Limits
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, Region
@@ -35,6 +36,7 @@ class Claimer:
         pace: Pace,
         free: deque[int],
         give_back: Callable[[Assigned], None],
+        limits: Limits,
     ) -> None:
         self._engine = engine
         self._plan = plan
@@ -44,6 +46,7 @@ class Claimer:
         self._pace = pace
         self._free = free
         self._give_back = give_back
+        self._limits = limits
         self._number = 0
         self._recent_types: set[str] = set()
         self._fruitless = 0
@@ -60,6 +63,8 @@ class Claimer:
         # Claims that got no answer, and until when they may still be made.
         self._unanswered: dict[str, float] = {}
         self._unanswered_checked_at = 0.0
+        # How many jobs this process has claimed in its life.
+        self.claimed = 0
         self.full = False
         self.given_at = 0.0
         # Grows, by another thread, when what ended may have left something to do.
@@ -105,7 +110,11 @@ class Claimer:
         in_hand = self._executor.in_hand
         if in_hand > self.refill_at():
             return 0
-        return min(self._target() - in_hand, len(self._free), LARGEST_CLAIM)
+        return min(self._target() - in_hand, self._room())
+
+    def _room(self) -> int:
+        room = self._limits.room(self.claimed)
+        return min(len(self._free), LARGEST_CLAIM if room is None else min(room, LARGEST_CLAIM))
 
     def _claim(self, wanted: int) -> bool:
         """Make a claim; return whether another one may bring more."""
@@ -114,7 +123,7 @@ class Claimer:
                 return True
             self._parked_waiting, self._parked_checked_at = False, time.monotonic()
         # Where there is nothing but types unknown here, they are parked by ever larger claims.
-        limit = min(max(wanted, 2 * self._strangers), len(self._free), LARGEST_CLAIM)
+        limit = min(max(wanted, 2 * self._strangers), self._room())
         return self._assign(self._send(limit, parked=False), wanted)
 
     def _is_turn_of_parked(self) -> bool:
@@ -144,6 +153,7 @@ class Claimer:
         self._strangers = 0 if result.jobs else result.parked
         self._say_parked(result.unknown)
         if result.jobs:
+            self.claimed += len(result.jobs)
             self._region.set_phase(Phase.BUSY)
             at = time.monotonic()
             assigned = [Assigned(self._free.popleft(), claimed, at) for claimed in result.jobs]

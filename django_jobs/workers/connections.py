@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
+import traceback
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from django_jobs.engines.idle import in_transaction
+
 SQLITE_WAIT = 30.0
+# With these, all is well again within ten seconds of the end of any outage, however long a lease is.
+STATEMENT_SECONDS = 7.0
+CONNECT_SECONDS = 5.0
+# What an answer may take on its way back after the server's time-out.
+ANSWER_SECONDS = 1.5
 # The project's OPTIONS, kept because a template forked later starts from what this process changed.
 _given: dict[str, dict[str, Any]] = {}
 _threads = threading.local()
+_CONNECT = inspect.unwrap(BaseDatabaseWrapper.connect).__code__
 
 
 def configure_connections(role: str, lease: float) -> None:
@@ -41,7 +51,7 @@ def configure_connections(role: str, lease: float) -> None:
 def _postgresql(lease: float) -> dict[str, Any]:
     third = lease / 3
     return {
-        "connect_timeout": max(2, int(third)),
+        "connect_timeout": max(2, int(connect_timeout(lease))),
         "keepalives": 1,
         "keepalives_idle": max(1, int(third)),
         "keepalives_interval": max(1, int(third / 3)),
@@ -50,11 +60,32 @@ def _postgresql(lease: float) -> dict[str, Any]:
     }
 
 
+def connect_timeout(lease: float) -> float:
+    """Return the seconds within which the database must let us in, and answer a probe."""
+    return min(lease / 3, CONNECT_SECONDS)
+
+
+def statement_timeout(lease: float) -> float:
+    """Return the seconds after which the server gives up one of our own statements."""
+    return min(lease / 3, STATEMENT_SECONDS)
+
+
+def answer_timeout(lease: float) -> float:
+    """Return the seconds after which we give up a server that does not answer one of our own statements."""
+    return statement_timeout(lease) + ANSWER_SECONDS
+
+
 def longest_wait(alias: str, lease: float) -> float:
     """Return the seconds that one of our own statements may take before it is given up."""
     if connections[alias].vendor == "sqlite":
         return float(connections.settings[alias]["OPTIONS"].get("timeout", SQLITE_WAIT))
-    return lease / 3
+    return answer_timeout(lease)
+
+
+def still_works(alias: str, raw: Any) -> bool:
+    """Tell whether this thread's connection is still this one, and usable: after a COMMIT that failed Django's is new."""
+    connection = connections[alias]
+    return connection.connection is raw and connection.is_usable()
 
 
 def _remember(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
@@ -68,6 +99,18 @@ def _seen(alias: str) -> deque[Any]:
         found = deque(maxlen=8)
         setattr(_threads, alias, found)
     return found
+
+
+def of_this_thread() -> dict[str, deque[Any]]:
+    """Return the driver's connections of this thread by alias; other threads may look into it."""
+    return vars(_threads)
+
+
+def discard_all() -> None:
+    """Throw away every connection of this thread, whatever state it is in."""
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None:
+            _discard(connection)
 
 
 def watch(alias: str) -> None:
@@ -87,6 +130,16 @@ def broke(alias: str, errors: Iterable[BaseException]) -> bool:
     return any(getattr(raw, "broken", False) or (cut and getattr(raw, "closed", False)) for raw in _seen(alias))
 
 
+def connect_failed(alias: str, errors: Iterable[BaseException]) -> bool:
+    """Tell by where they were raised whether any of a run's errors is that a database could not be connected to."""
+    return any(
+        frame.f_code is _CONNECT and getattr(frame.f_locals.get("self"), "alias", None) == alias
+        for error in errors
+        if isinstance(error, OperationalError | InterfaceError)
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+
+
 def _is_cut(error: BaseException) -> bool:
     # A session that was ended by the server (57P0x), or by no word of it.
     state = getattr(error, "sqlstate", "")
@@ -98,23 +151,17 @@ def discard_open_transactions() -> list[str]:
     found = []
     for connection in connections.all(initialized_only=True):
         raw: Any = connection.connection
-        if raw is None or not (connection.in_atomic_block or not connection.autocommit or _in_transaction(connection)):
+        if raw is None or not in_transaction(connection):
             continue
-        # Django's wrapper refuses to close inside an atomic block: both are thrown away.
-        try:
-            raw.close()
-        except Exception:
-            pass
-        del connections[connection.alias]
+        _discard(connection)
         found.append(connection.alias)
     return found
 
 
-def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Ask the driver, not Django: a raw BEGIN leaves Django's flags as they were."""
-    raw: Any = connection.connection
-    if connection.vendor == "postgresql":
-        return int(raw.pgconn.transaction_status) in (1, 2, 3)  # active, in a transaction, in a failed one
-    if connection.vendor == "sqlite":
-        return bool(raw.in_transaction)
-    return False
+def _discard(connection: BaseDatabaseWrapper) -> None:
+    # Django's wrapper refuses to close inside an atomic block: both are thrown away.
+    try:
+        connection.connection.close()
+    except Exception:
+        pass
+    del connections[connection.alias]

@@ -26,20 +26,47 @@ TEMPLATE_DIED = "the template process died"
 
 
 @dataclass(slots=True)
+class Post:
+    """One of the PROCESSES that are wanted, across those that fill it. One that is to be replaced has left its post."""
+
+    place: Place | None = None
+    start_after: float = 0.0
+    quick_deaths: int = 0
+
+    def leave(self) -> None:
+        self.place = None
+        self.start_after, self.quick_deaths = 0.0, 0
+
+    def delay_start(self, started_at: float) -> None:
+        """The first replacements come at once; a process that keeps dying at its start is given more and more time."""
+        now = time.monotonic()
+        self.place = None
+        self.quick_deaths = self.quick_deaths + 1 if now - started_at < QUICK_DEATH_SECONDS else 0
+        quick = self.quick_deaths
+        self.start_after = now + (0.0 if quick <= 2 else min(0.5 * 2 ** (quick - 3), LONGEST_RESTART_PAUSE))
+
+
+@dataclass(slots=True)
 class Place:
-    """Where one worker process lives, across its incarnations."""
+    """Where a worker process lives: a region of the seats, and a doorbell. There are more places than posts."""
 
     index: int
     region: Region
+    post: Post | None = None
     child: Child | None = None
     # Asked of the template and not answered: the incarnation to come.
     starting: str | None = None
     started_at: float = 0.0
-    start_after: float = 0.0
     # When it last had a reason not to answer.
     excused_at: float = 0.0
-    quick_deaths: int = 0
+    draining_since: float | None = None
     killed_for: str = ""
+    # A run kept the interpreter from all others when it was killed.
+    held: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        return self.child is None and self.starting is None
 
     @property
     def running(self) -> int:
@@ -55,9 +82,11 @@ class Crew:
         self._template_pid = 0
         self._forked_at = 0.0
         self._stopping = False
+        self._cut_at = 0.0
         self._gone: dict[str, int] = {}
         self.channel: Channel | None = None
         self.places = [Place(index, region) for index, region in enumerate(seats.regions)]
+        self._posts = [Post() for _ in range(plan.settings.processes)]
         # How many runs were cut by us, or lost before their outcome was stored, after the grace.
         self.cut = 0
 
@@ -82,7 +111,14 @@ class Crew:
 
     @property
     def all_idle(self) -> bool:
-        return all(place.child is not None and place.region.phase is Phase.IDLE for place in self.places)
+        """Whether every post is filled by an idle process, and none is being replaced."""
+        idle = [place for place in self.places if place.child is not None and place.region.phase is Phase.IDLE]
+        return len(idle) == len(self._posts) and not any(place.draining_since for place in self.places)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a process that is to be replaced need not end first."""
+        return any(place.is_free for place in self.places)
 
     def counters(self) -> dict[str, int]:
         """Return how many runs ended, by kind, since the start."""
@@ -110,23 +146,41 @@ class Crew:
                 place.starting = None
             case "refused":
                 place.starting = None
-                self._delay_start(place)
+                self._vacate(place)
             case "died" if place.child is not None and place.child.pid == message["pid"]:
                 self._bury(place, place.child, message["code"])
 
     def start_missing(self) -> None:
         now = time.monotonic()
-        for place in self.places:
-            if self.channel and place.child is None and place.starting is None and now >= place.start_after:
-                place.starting = uuid.uuid4().hex
-                place.started_at = now
-                place.killed_for = ""
-                self.channel.send(index=place.index, incarnation=place.starting)
+        for post in self._posts:
+            if self.channel is None or post.place is not None or now < post.start_after:
+                continue
+            place = next((place for place in self.places if place.is_free), None)
+            if place is not None:
+                self._start(post, place, now)
 
-    def ask_to_stop(self) -> None:
+    def _start(self, post: Post, place: Place, now: float) -> None:
+        assert self.channel is not None
+        post.place, place.post = place, post
+        place.starting = uuid.uuid4().hex
+        place.started_at = now
+        place.draining_since, place.killed_for, place.held = None, "", False
+        self.channel.send(index=place.index, incarnation=place.starting)
+
+    def drain(self, place: Place) -> None:
+        """Have a process end in order, and its post filled by another one at once."""
+        place.draining_since = time.monotonic()
+        place.region.ask_to_drain()
+        self._doorbells[place.index].ring()
+        if place.post is not None:
+            place.post.leave()
+            place.post = None
+
+    def ask_to_stop(self, cut_at: float) -> None:
         self._stopping = True
+        self._cut_at = cut_at
         for place, doorbell in zip(self.places, self._doorbells, strict=True):
-            place.region.ask_to_stop()
+            place.region.ask_to_stop(cut_at)
             doorbell.ring()
 
     def kill(self, place: Place, why: str) -> None:
@@ -174,12 +228,18 @@ class Crew:
         place.region.clear()
         place.child = place.starting = None
         if self._stopping:
-            place.region.ask_to_stop()
+            place.region.ask_to_stop(self._cut_at)
             if place.killed_for:
                 self.cut += sum(seat.state is not State.CLAIMED for seat in seats)
+        fallen = self._fallen(place, child, code, seats, phase)
+        if fallen.in_order and place.post is not None:
+            place.post.leave()  # it had reached a limit
+            place.post = None
+        else:
+            self._vacate(place)
+        place.draining_since = None
         # Also after an end in order: a claim that got no answer may have been made.
-        self._bury_it(self._fallen(place, child, code, seats, phase))
-        self._delay_start(place)
+        self._bury_it(fallen)
 
     def _fallen(self, place: Place, child: Child, code: int, seats: list[Seat], phase: Phase) -> Fallen:
         why = place.killed_for
@@ -191,12 +251,21 @@ class Crew:
         how = None if why or in_order else posix.how_it_ended(code)
         if child.pid and not place.killed_for and not in_order:
             log.worker_died(child.pid, posix.how_it_ended(code), len(seats))
-        ours = in_order or (bool(place.killed_for) and why != TEMPLATE_DIED)
-        return Fallen(child=child, seats=seats, how=how, why=why, ours=ours)
-
-    def _delay_start(self, place: Place) -> None:
-        """The first replacements come at once; a process that keeps dying at its start is given more and more time."""
+        ours = bool(place.killed_for) and why != TEMPLATE_DIED
         now = time.monotonic()
-        place.quick_deaths = place.quick_deaths + 1 if now - place.started_at < QUICK_DEATH_SECONDS else 0
-        pause = 0.0 if place.quick_deaths <= 2 else min(0.5 * 2 ** (place.quick_deaths - 3), LONGEST_RESTART_PAUSE)
-        place.start_after = now + pause
+        late = frozenset(seat.number for seat in seats if ours and seat.is_late(now, self._plan.late_after))
+        return Fallen(
+            child=child,
+            seats=seats,
+            how=how,
+            why=why,
+            ours=ours or in_order,
+            in_order=in_order,
+            late=late,
+            held=place.held,
+        )
+
+    def _vacate(self, place: Place) -> None:
+        if place.post is not None:
+            place.post.delay_start(place.started_at)
+            place.post = None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from django_jobs import log
-from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.engines.base import STOPPED, Claimed, Done, Engine, Settlement
 from django_jobs.workers.seats import Region
 
 LOST = "lost lease"
@@ -104,6 +104,7 @@ def _account_one(region: Region, item: Ended, status: str) -> None:
         region.count(status)
         log.job_settled(item.claimed, status, status, "a person asked for it while it ran", None)
     else:
-        region.count("retried" if status == "ready" else status)
+        stopped = outcome.cause == STOPPED
+        region.count("stopped" if stopped else "retried" if status == "ready" else status)
         said = json.loads(outcome.entry)["error"] if outcome.entry else outcome.error or ""
         log.job_settled(item.claimed, status, outcome.cause, said[:300], outcome.delay)

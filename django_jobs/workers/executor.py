@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from django_jobs.conf import Conf
 from django_jobs.context import Context
 from django_jobs.engines.base import DATABASE_AWAY, EXPIRED, WORKER_FAILED, Claimed, Engine, Settlement, released
 from django_jobs.queue.history import entry
+from django_jobs.workers.deadlines import Watch, Watcher
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process_on_error
 from django_jobs.workers.pace import Pace
@@ -42,6 +44,7 @@ class Executor:
         pace: Pace,
         label: str,
         ring: Callable[[], None],
+        patience: float,
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -50,6 +53,8 @@ class Executor:
         self._pace = pace
         self._label = label
         self._ring = ring
+        self._patience = patience
+        self._watcher = Watcher(region, settings.threads)
         self._stale = min(STALE_SECONDS, settings.lease / 2)
         self._queue: SimpleQueue[Assigned] = SimpleQueue()
         self._given = 0
@@ -65,6 +70,7 @@ class Executor:
         ]
 
     def start(self) -> None:
+        self._watcher.start()
         for thread in self._threads:
             thread.start()
 
@@ -100,7 +106,7 @@ class Executor:
         while True:
             assigned = self._queue.get()
             try:
-                ended = self._run(runner, assigned)
+                ended = self._run(runner, assigned, index)
             except BaseException:
                 # Not the handler's doing, whose errors are values here; without an end the job would be held for ever.
                 log.loop_failed(f"Running job {assigned.claimed.id}")
@@ -111,17 +117,23 @@ class Executor:
             if self.in_hand <= self.wake_at:
                 self._ring()
 
-    def _run(self, runner: Runner, assigned: Assigned) -> Ended:
+    def _run(self, runner: Runner, assigned: Assigned, index: int) -> Ended:
         seat, claimed, at = assigned
+        renewed = time.monotonic() - at <= self._stale or self._renewed(claimed)
         started = time.monotonic()
-        renewed = started - at <= self._stale or self._renewed(claimed)
-        self._region.mark(seat, State.RUNNING)
+        deadline = math.inf if claimed.timeout is None else started + claimed.timeout
+        self._region.begin(seat, deadline)
         # In this order: the supervisor asks first and looks at the seat then, so that it or we see the other.
         if not renewed or self._region.run_stopped(seat, claimed.id, claimed.token):
             return Ended(seat, claimed, released(claimed.run), 0.0)
         if claimed.expired:
             return Ended(seat, claimed, self._expired(claimed), 0.0)
-        outcome = runner.run(claimed, self._context(seat, claimed, started))
+        watch = Watch(deadline, self._patience, lambda: self._is_stopped(seat, claimed), self._watcher.ring)
+        self._watcher.begin(index, watch)
+        try:
+            outcome = runner.run(claimed, self._context(seat, claimed, deadline), watch)
+        finally:
+            self._watcher.end(index)
         if isinstance(outcome, Settlement) and outcome.cause == DATABASE_AWAY:
             self.cut_off = outcome.error
         seconds = time.monotonic() - started
@@ -153,12 +165,15 @@ class Executor:
             connections[self._engine.alias].close()
             return False
 
-    def _context(self, seat: int, claimed: Claimed, started: float) -> Context:
-        deadline = None if claimed.timeout is None else started + claimed.timeout
+    def _is_stopped(self, seat: int, claimed: Claimed) -> bool:
+        """Tell whether the run is to be cut off now, if it can be."""
+        return self._region.cut_due or self._region.run_stopped(seat, claimed.id, claimed.token)
+
+    def _context(self, seat: int, claimed: Claimed, deadline: float) -> Context:
         region, writer, run = self._region, self._writer, claimed.run
 
         def stop_asked() -> bool:
-            if deadline is not None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 return True
             return region.stop_asked or region.run_stopped(seat, run.id, run.token)
 

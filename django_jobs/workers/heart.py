@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -19,11 +20,13 @@ from django_jobs.engines.base import LEASE_RAN_OUT, Engine, Run
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
+from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
+from django_jobs.workers.watchdog import guarded, watchdog
 
 RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
@@ -59,6 +62,7 @@ class Heart:
         # The heartbeat first: nothing that may take long or fail comes before it.
         self._duties = [self._beating, self._rescuing, _Duty("Taking back lost jobs", self._reap), self._looking]
         self._wake = threading.Event()
+        self._raw: object = None
         self._ending = False
         self._begun = False
         self._strays: set[Run] = set()
@@ -70,6 +74,7 @@ class Heart:
 
     def start(self) -> None:
         self._ending = False
+        watchdog.start()
         self._thread = threading.Thread(target=self._loop, name="django_jobs-heart", daemon=True)
         self._thread.start()
 
@@ -78,10 +83,14 @@ class Heart:
         self._ending = True
         self._wake.set()
         self._thread.join(timeout)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            return False
+        watchdog.end()  # a process that is about to fork may have no other thread
+        return True
 
     def revive(self) -> None:
         """Start the thread again if it ended without being told to: nothing else extends leases."""
+        watchdog.start()
         if not self._thread.is_alive() and not self._ending:
             log.heart_stopped()
             self.start()
@@ -119,9 +128,11 @@ class Heart:
     def _tick(self) -> float:
         """Do what is due; return the seconds until something is."""
         try:
-            self._engine.prepare(self._settings.lease / 3)
-            if not self._begun:
-                self._begin()
+            with self._guarded():
+                self._engine.prepare(statement_timeout(self._settings.lease))
+                self._raw = self._engine.connection.connection
+                if not self._begun:
+                    self._begin()
         except Exception as error:
             return self._after_error("Starting", error)
         for duty in self._duties:
@@ -129,7 +140,8 @@ class Heart:
                 continue
             try:
                 duty.asked = False
-                duty.due = time.monotonic() + duty.do()
+                with self._guarded():
+                    duty.due = time.monotonic() + duty.do()
             except Exception as error:
                 pause = self._after_error(duty.name, error)
                 duty.due = time.monotonic() + pause
@@ -148,8 +160,9 @@ class Heart:
                 f"The tables of django_jobs are not as this version needs them ({first}); run `manage.py migrate`."
             )
             return 0.0
-        usable = self._engine.connection.is_usable()
-        if not self._engine.probe(timeout=self._settings.lease / 3):
+        with self._guarded():
+            usable = still_works(self._engine.alias, self._raw)
+        if not self._engine.probe(timeout=connect_timeout(self._settings.lease)):
             self._engine.connection.close()
             self._fitness.broken()
             return self._outage.failed(error)
@@ -160,6 +173,9 @@ class Heart:
         self._fitness.broken()
         log.connection_broke("supervisor", error)
         return 0.0
+
+    def _guarded(self) -> AbstractContextManager[None]:
+        return guarded(self._engine.alias, answer_timeout(self._settings.lease))
 
     def _begin(self) -> None:
         list(Job.objects.using(self._engine.alias).order_by("pk")[:1])

@@ -7,7 +7,7 @@ import time
 from django_jobs import log
 
 FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 5.0
+LONGEST_PAUSE = 3.0
 
 
 class Outage:

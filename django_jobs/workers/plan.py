@@ -1,8 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django_jobs.conf import Conf
+
+# How long a run that has passed its deadline is given before an exception is raised in it, and then again before its
+# process is replaced. No setting: whoever needs longer to clean up sets an earlier `timeout`.
+PATIENCE = 5.0
+LONGEST_CUT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,3 +20,14 @@ class Plan:
     types: tuple[str, ...]
     supervisor_pid: int
     burst: bool
+    patience: float = field(default_factory=lambda: PATIENCE)
+
+    @property
+    def late_after(self) -> float:
+        """How many seconds after its deadline a run that did not end costs its process."""
+        return 2 * self.patience
+
+    @staticmethod
+    def cut_at(end: float, grace: float) -> float:
+        """Return when async runs are cancelled that may last until `end`, so that they have ended by then."""
+        return end - min(LONGEST_CUT_SECONDS, grace / 4)

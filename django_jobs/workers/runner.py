@@ -7,28 +7,55 @@ import json
 import os
 import time
 import traceback
+from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, connections, reset_queries
+from asgiref.sync import iscoroutinefunction
+from django.db import InterfaceError, InternalError, OperationalError, connections, reset_queries
 
 from django_jobs import payload, registry
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import CONNECTION_BROKE, DATABASE_AWAY, Claimed, Counts, Done, Engine, Settlement
+from django_jobs.engines.base import (
+    CONNECTION_BROKE,
+    DATABASE_AWAY,
+    DEADLINE,
+    STOPPED,
+    Claimed,
+    Counts,
+    Done,
+    Engine,
+    Settlement,
+    released,
+)
+from django_jobs.engines.idle import may_be_dead
 from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
-from django_jobs.queue.history import entry
+from django_jobs.queue.history import entry, late
 from django_jobs.registry import JobType
-from django_jobs.workers.connections import broke, discard_open_transactions, watch
+from django_jobs.workers.connections import (
+    answer_timeout,
+    broke,
+    connect_failed,
+    connect_timeout,
+    discard_all,
+    discard_open_transactions,
+)
+from django_jobs.workers.connections import watch as watch_connections
+from django_jobs.workers.coroutines import run_async
+from django_jobs.workers.deadlines import Watch
+from django_jobs.workers.watchdog import guarded
 
 ERROR_LIMIT = 20_000
 SHORT_ERROR_LIMIT = 500
 CHAIN_LIMIT = 10
 # Seconds before a job that was lost with its database or connection is tried again.
 LOSS_PAUSE = 5.0
-PROBE_SECONDS = 5.0
+JUST_NOW_SECONDS = 1.0
 IDLE_BEFORE_CHECK = 5.0
+# What an unreachable database or, by the last, one that cannot be written makes of a handler's statement.
+_DOUBTFUL = (OperationalError, InterfaceError, InternalError)
 
 
 class TransactionLeftOpen(JobsError):
@@ -50,21 +77,24 @@ class Runner:
         self._label = label
         self._used_at = time.monotonic()
 
-    def run(self, claimed: Claimed, context: Context) -> Done | Settlement:
+    def run(self, claimed: Claimed, context: Context, watch: Watch | None = None) -> Done | Settlement:
         """Call the function; return how the run ended, whatever the function does."""
         started = time.monotonic()
         self._check_connections(started)
+        watch = watch or Watch()
         job_type = registry.find(claimed.type)
         failed = False
         try:
             if job_type is None:
                 raise JobsError(f"No function is registered as {claimed.type!r}.")
-            ended = self._returned(claimed, job_type, _call(job_type, claimed, context), started)
+            ended, failed = self._called(claimed, job_type, context, started, watch)
         except BaseException as error:
-            failed = not isinstance(error, Outcome)
+            failed = True
             ended = self._raised(claimed, job_type, error, started)
         left_open = discard_open_transactions()
-        if failed:
+        if watch.passed:
+            discard_all()  # a statement of theirs was cancelled, or still may be
+        elif failed:
             # What it did to its sessions, such as SET, must not make the next job fail as well.
             connections.close_all()
         if left_open and not failed:
@@ -72,16 +102,29 @@ class Runner:
         self._used_at = time.monotonic()
         return ended
 
+    def _called(
+        self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
+    ) -> tuple[Done | Settlement, bool]:
+        """Call the function; return how the run ended, and whether by an error."""
+        called = watch.call(lambda: _call(job_type, claimed, context, watch))
+        error, called.error = called.error, None
+        if error is None:
+            return self._returned(claimed, job_type, called.value, started), False
+        if isinstance(error, Outcome):
+            return self._raised(claimed, job_type, error, started), False
+        return self._failed(claimed, job_type, error, started, watch), True
+
     def _check_connections(self, now: float) -> None:
         idle = now - self._used_at > IDLE_BEFORE_CHECK
         for connection in connections.all(initialized_only=True):
-            if connection.connection is not None and (idle or connection.errors_occurred):
-                connection.close_if_unusable_or_obsolete()
-                if idle and connection.connection is not None and not connection.is_usable():
-                    connection.close()
+            if connection.connection is not None and (idle or connection.errors_occurred or may_be_dead(connection)):
+                with guarded(connection.alias, answer_timeout(self._settings.lease)):
+                    connection.close_if_unusable_or_obsolete()
+                    if connection.connection is not None and not connection.is_usable():
+                        connection.close()
             if connection.queries_logged:
                 reset_queries()
-        watch(self._engine.alias)
+        watch_connections(self._engine.alias)
 
     def _returned(self, claimed: Claimed, job_type: JobType, value: Any, started: float) -> Done | Settlement:
         if isinstance(value, Outcome):
@@ -90,10 +133,26 @@ class Runner:
             raise InvalidJobType(f"The handler returned the class {value.__name__}; return {value.__name__}(...).")
         if inspect.iscoroutine(value):
             value.close()
-            raise InvalidJobType("The handler returned a coroutine; call it by asgiref's async_to_sync.")
+            raise InvalidJobType(
+                "The handler returned a coroutine, so nothing was run; make it an `async def`, and await in it."
+            )
         if inspect.isgenerator(value) or inspect.isasyncgen(value):
             raise InvalidJobType("The handler returned a generator, so nothing was run; return a list.")
         return Done(claimed.run, payload.dump_result(value, self._settings.max_result_bytes))
+
+    def _failed(
+        self, claimed: Claimed, job_type: JobType, error: BaseException, started: float, watch: Watch
+    ) -> Done | Settlement:
+        """Decide what an error means, by what was being done to end the run when it came."""
+        if watch.stopped and isinstance(error, CancelledError):
+            seconds = time.monotonic() - started
+            line = entry(claimed.token, STOPPED, "its task was cancelled", self._label, seconds)
+            return released(claimed.run)._replace(cause=STOPPED, entry=line)
+        if not watch.passed:
+            return self._raised(claimed, job_type, error, started)
+        if isinstance(error, job_type.fail_on):
+            return self._settled(claimed, "failed", "end", "failed", error, started)
+        return self._attempt(claimed, job_type, error, started, None, DEADLINE)
 
     def _raised(
         self, claimed: Claimed, job_type: JobType | None, error: BaseException, started: float
@@ -106,15 +165,15 @@ class Runner:
                 return lost
             if job_type is not None and _is_final(job_type, error):
                 return self._settled(claimed, "failed", "end", "failed", error, started)
-            return self._attempt(claimed, job_type, error, started, None)
+            return self._attempt(claimed, job_type, error, started)
         except BaseException:  # an exception may break whatever looks at it
             hidden = JobsError(f"The handler raised a {type(error).__name__} that cannot be shown.")
-            return self._attempt(claimed, job_type, hidden, started, None)
+            return self._attempt(claimed, job_type, hidden, started)
 
     def _outcome(self, claimed: Claimed, job_type: JobType, outcome: Outcome, started: float) -> Settlement:
         match outcome:
             case Retry():
-                return self._attempt(claimed, job_type, outcome, started, outcome.delay)
+                return self._attempt(claimed, job_type, outcome, started, outcome.delay, "retry")
             case Snooze():
                 return self._settled(claimed, "ready", "end", "snoozed", outcome, started, delay=outcome.delay)
             case Fail():
@@ -124,10 +183,15 @@ class Runner:
         raise InvalidJobType(f"{outcome!r} is no outcome; use Retry, Snooze, Fail or Cancel.")
 
     def _attempt(
-        self, claimed: Claimed, job_type: JobType | None, error: BaseException, started: float, delay: float | None
+        self,
+        claimed: Claimed,
+        job_type: JobType | None,
+        error: BaseException,
+        started: float,
+        delay: float | None = None,
+        cause: str = "raised",
     ) -> Settlement:
         attempts = claimed.attempts + 1
-        cause = "retry" if isinstance(error, Retry) else "raised"
         if attempts >= claimed.max_attempts:
             return self._settled(claimed, "dead", "attempt", cause, error, started)
         if delay is None:
@@ -141,14 +205,21 @@ class Runner:
         The class only says when it need not be asked: a constraint that was violated proves that the server answered.
         """
         errors = list(_chain(error))
-        broken = broke(self._engine.alias, errors)
-        if not broken and not any(isinstance(link, OperationalError | InterfaceError) for link in errors):
+        alias = self._engine.alias
+        broken = broke(alias, errors) or connect_failed(alias, errors)
+        if not broken and not any(isinstance(link, _DOUBTFUL) for link in errors):
             return None
-        if not self._engine.probe(timeout=PROBE_SECONDS):
+        if self._was_away():
             return self._settled(claimed, "ready", "loss", DATABASE_AWAY, error, started, delay=LOSS_PAUSE)
         if broken:
             return self._settled(claimed, "ready", "loss", CONNECTION_BROKE, error, started, delay=LOSS_PAUSE)
         return None
+
+    def _was_away(self) -> bool:
+        if not self._engine.probe(timeout=connect_timeout(self._settings.lease)):
+            return True
+        # It may have come back between the error and our question: others asked a moment ago.
+        return self._engine.was_away_since(time.monotonic() - JUST_NOW_SECONDS)
 
     def _settled(
         self,
@@ -161,22 +232,27 @@ class Runner:
         delay: float | None = None,
     ) -> Settlement:
         short = describe(error)
+        text = short if isinstance(error, Outcome) else full_text(error)
+        if cause == DEADLINE:
+            short, text = (f"{late(claimed.timeout)}: {said}" for said in (short, text))
         return Settlement(
             run=claimed.run,
             status=status,
             counts=counts,
             cause=cause,
             delay=delay,
-            error=short if isinstance(error, Outcome) else full_text(error),
+            error=text,
             entry=entry(claimed.token, cause, short, self._label, time.monotonic() - started),
         )
 
 
-def _call(job_type: JobType, claimed: Claimed, context: Context) -> Any:
+def _call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) -> Any:
     content = json.loads(claimed.payload)
     arguments = [context, *content["args"]] if job_type.takes_context else content["args"]
     pid = os.getpid()
     try:
+        if iscoroutinefunction(job_type.function):
+            return run_async(job_type.function, arguments, content["kwargs"], watch.begin_task)
         return job_type.function(*arguments, **content["kwargs"])
     finally:
         if os.getpid() != pid:

@@ -8,6 +8,7 @@ which all processes of a host share.
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 import time
@@ -21,11 +22,11 @@ _STATE = _RECORD.size
 _DOUBLE = struct.Struct("@d")
 _LONG = struct.Struct("@q")
 _RUN = struct.Struct("@qq")  # job id, token
-_COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "released", "lost_leases")
+_COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "released", "lost_leases", "stopped")
 # Offsets in a region. Written by the child:
 _CLAIM_TICK, _WRITE_TICK, _PHASE, _FIRST_COUNTER = 0, 8, 16, 24
 # by the supervisor, and by the template:
-_STOP, _ORPHANED = 128, 136
+_STOP, _ORPHANED, _DRAIN, _CUT_AT = 128, 136, 144, 152
 _SEATS_AT = 192
 
 
@@ -42,6 +43,7 @@ class Phase(IntEnum):
     IDLE = 2
     ENDED = 3
     FAILED = 4
+    DRAINING = 5
 
 
 _STATES = frozenset(State)
@@ -58,18 +60,25 @@ class Seat(NamedTuple):
     claim: int
     claimed_at: float
     torn: bool = False
+    # Of the run, on the monotonic clock; 0 for none.
+    deadline: float = 0.0
+
+    def is_late(self, now: float, patience: float) -> bool:
+        """Tell whether the run goes on although it passed its deadline and was given so many seconds to end."""
+        return self.state is State.RUNNING and 0 < self.deadline <= now - patience
 
 
 class Region:
     """The part of the mapping that belongs to one worker process."""
 
-    SIZE = _SEATS_AT + SEATS * (_RECORD_SIZE + _RUN.size)
+    SIZE = _SEATS_AT + SEATS * (_RECORD_SIZE + _RUN.size + _DOUBLE.size)
 
     def __init__(self, memory: mmap.mmap, index: int) -> None:
         self._memory = memory
         self._base = index * self.SIZE
         self._seats = self._base + _SEATS_AT
         self._stops = self._seats + SEATS * _RECORD_SIZE
+        self._deadlines = self._stops + SEATS * _RUN.size
 
     def clear(self) -> None:
         self._memory[self._base : self._base + self.SIZE] = bytes(self.SIZE)
@@ -82,6 +91,12 @@ class Region:
         at = self._seats + index * _RECORD_SIZE
         _RECORD.pack_into(self._memory, at, job_id, token, claim, now, _check(job_id, token, claim))
         self._memory[at + _STATE] = State.CLAIMED
+
+    def begin(self, index: int, deadline: float) -> None:
+        """Mark a seat as running until `deadline`, infinite for none."""
+        known = 0.0 if deadline == math.inf else deadline
+        _DOUBLE.pack_into(self._memory, self._deadlines + _DOUBLE.size * index, known)
+        self.mark(index, State.RUNNING)
 
     def mark(self, index: int, state: State) -> None:
         self._memory[self._seats + index * _RECORD_SIZE + _STATE] = state
@@ -101,8 +116,14 @@ class Region:
 
     # The supervisor and the template write.
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, cut_at: float = 0.0) -> None:
+        """Tell all runs to stop; at `cut_at`, if that is given, async ones are cancelled."""
+        _DOUBLE.pack_into(self._memory, self._base + _CUT_AT, cut_at)
         self._memory[self._base + _STOP] = 1
+
+    def ask_to_drain(self) -> None:
+        """Tell the process to claim nothing more, and to end when its runs have."""
+        self._memory[self._base + _DRAIN] = 1
 
     def orphan(self) -> None:
         self._memory[self._base + _ORPHANED] = 1
@@ -116,6 +137,16 @@ class Region:
     @property
     def stop_asked(self) -> bool:
         return bool(self._memory[self._base + _STOP] or self._memory[self._base + _ORPHANED])
+
+    @property
+    def drain_asked(self) -> bool:
+        return bool(self._memory[self._base + _DRAIN])
+
+    @property
+    def cut_due(self) -> bool:
+        """Whether the time has come to cancel what can be cancelled."""
+        at = _DOUBLE.unpack_from(self._memory, self._base + _CUT_AT)[0]
+        return bool(0 < at <= time.monotonic())
 
     def run_stopped(self, index: int, job_id: int, token: int) -> bool:
         return bool(_RUN.unpack_from(self._memory, self._stops + _RUN.size * index) == (job_id, token))
@@ -148,17 +179,18 @@ class Region:
         record = _RECORD.unpack_from(self._memory, self._seats + index * _RECORD_SIZE)
         job_id, token, claim, claimed_at, check = record
         torn = check != _check(job_id, token, claim) or state not in _STATES
-        return Seat(index, _state(state), job_id, token, claim, claimed_at, torn)
+        deadline = _DOUBLE.unpack_from(self._memory, self._deadlines + _DOUBLE.size * index)[0]
+        return Seat(index, _state(state), job_id, token, claim, claimed_at, torn, deadline)
 
 
 class SeatMap:
-    """The whole mapping: signs of life of the supervisor and the template, and a region for each worker process."""
+    """The whole mapping: signs of life of the supervisor and the template, and the regions of worker processes."""
 
-    def __init__(self, processes: int) -> None:
-        self._memory = mmap.mmap(-1, Region.SIZE * processes + mmap.PAGESIZE)
-        self._heartbeat_at = Region.SIZE * processes
+    def __init__(self, regions: int) -> None:
+        self._memory = mmap.mmap(-1, Region.SIZE * regions + mmap.PAGESIZE)
+        self._heartbeat_at = Region.SIZE * regions
         self._template_tick_at = self._heartbeat_at + _DOUBLE.size
-        self.regions = [Region(self._memory, index) for index in range(processes)]
+        self.regions = [Region(self._memory, index) for index in range(regions)]
 
     def beat(self, at: float) -> None:
         """Note that all leases were extended by statements sent at `at` or later."""

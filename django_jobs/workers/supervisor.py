@@ -20,6 +20,7 @@ from django_jobs.workers import posix
 from django_jobs.workers.connections import configure_connections, longest_wait
 from django_jobs.workers.crew import Crew
 from django_jobs.workers.doorbell import Doorbell
+from django_jobs.workers.draining import Drainer
 from django_jobs.workers.fallen import Rescuer
 from django_jobs.workers.heart import Heart
 from django_jobs.workers.lockfile import lock
@@ -28,6 +29,8 @@ from django_jobs.workers.pulse import Pulse
 from django_jobs.workers.seats import SeatMap, State
 
 TICK_SECONDS = 0.5
+# Regions of the seats for each process that is wanted: one works, and others may be on their way out.
+REGIONS = 3
 SUMMARY_SECONDS = 1.0
 # With the database cut off, what is left to write is given up then: the whole stop takes the grace and five seconds.
 END_SECONDS = 4.0
@@ -40,15 +43,20 @@ class Supervisor:
         self._plan = plan
         self._settings = plan.settings
         self._engine = engine(plan.alias)
-        self._seats = SeatMap(plan.settings.processes)
+        self._seats = SeatMap(REGIONS * plan.settings.processes)
         self._bell = Doorbell()
         self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
+        self._drainer = Drainer(plan, self._crew)
         pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living)
         self._heart = Heart(
-            self._engine, plan, pulse, Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted)
+            self._engine,
+            plan,
+            pulse,
+            Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff),
         )
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
+        self._stopped_before = 0
         self._awake_at = self._awake_since = time.monotonic()
         self._counted: dict[str, int] = {}
         self._summary_at = 0.0
@@ -118,6 +126,7 @@ class Supervisor:
                 self._restore_template()
             else:
                 self._heart.revive()
+                self._drainer.look(self._awake_since, self._heart.cut_off)
                 self._crew.start_missing()
                 self._replace_hanging()
                 self._stop_when_drained()
@@ -168,8 +177,10 @@ class Supervisor:
 
     def _begin_stop(self, why: str) -> None:
         log.stopping(why, self._settings.shutdown_grace)
-        self._stop_deadline = time.monotonic() + self._settings.shutdown_grace
-        self._crew.ask_to_stop()
+        grace = self._settings.shutdown_grace
+        self._stop_deadline = time.monotonic() + grace
+        self._stopped_before = self._crew.counters().get("stopped", 0)
+        self._crew.ask_to_stop(self._plan.cut_at(self._stop_deadline, grace))
 
     def _end_grace(self, deadline: float) -> None:
         if time.monotonic() < deadline and len(self._signals) < 2:
@@ -199,7 +210,8 @@ class Supervisor:
         if not reached or self._heart.cut_off:
             code = DATABASE_AWAY
         else:
-            code = RUNS_CUT if self._crew.cut else CLEAN
+            cancelled = self._crew.counters().get("stopped", 0) - self._stopped_before
+            code = RUNS_CUT if self._crew.cut or cancelled else CLEAN
         log.stopped(code)
         return code
 

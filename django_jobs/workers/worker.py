@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from django.db import DatabaseError, InterfaceError
 
@@ -15,13 +16,16 @@ from django_jobs import log
 from django_jobs.engines.base import Engine, released
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers.claims import Claimer
+from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.executor import Assigned, Executor
+from django_jobs.workers.limits import Limits
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan as Plan
 from django_jobs.workers.seats import SEATS, Phase, SeatMap
+from django_jobs.workers.watchdog import guarded, watchdog
 from django_jobs.workers.writer import Writer
 
 LONGEST_WAIT = 1.0
@@ -44,7 +48,8 @@ class Worker:
         self._doorbell = doorbell
         self._parent = parent
         settings = plan.settings
-        self._statement_timeout = settings.lease / 3
+        self._statement_timeout = statement_timeout(settings.lease)
+        self._probe_timeout = connect_timeout(settings.lease)
         self._outage = Outage(f"worker {os.getpid()}")
         self._free: deque[int] = deque(range(SEATS))
         self._writer = Writer(
@@ -54,21 +59,26 @@ class Worker:
             self._seats_freed,
             self._is_busy,
             settings.max_uncounted,
-            self._statement_timeout,
+            settings.lease,
             self._is_alone_for,
         )
         label = f"{socket.gethostname()}:{os.getpid()}"
         self._pace = Pace(settings.threads)
-        self._executor = Executor(engine, settings, region, self._writer, self._pace, label, doorbell.ring)
+        self._executor = Executor(
+            engine, settings, region, self._writer, self._pace, label, doorbell.ring, plan.patience
+        )
+        self._limits = Limits(settings)
         self._claimer = Claimer(
-            engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back
+            engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back, self._limits
         )
         self._bided = 0
+        self._raw: object = None
 
     def run(self) -> None:
         """Work until told to stop or orphaned; return when every outcome is stored."""
         self._region.tick_claims()
         self._region.tick_writes()
+        watchdog.start()
         self._writer.start()
         self._executor.start()
         self._register()
@@ -83,14 +93,19 @@ class Worker:
         self._stop()
 
     def _must_stop(self) -> bool:
-        return self._region.stop_asked or os.getppid() != self._parent
+        region = self._region
+        return region.stop_asked or region.drain_asked or os.getppid() != self._parent or self._is_used_up()
+
+    def _is_used_up(self) -> bool:
+        return self._limits.reached(self._claimer.claimed)
 
     def _register(self) -> None:
         while not self._must_stop():
             self._region.tick_claims()
             try:
-                self._engine.prepare(self._statement_timeout)
-                register(self._engine, self._plan, self._incarnation, os.getpid())
+                self._prepare()
+                with self._guarded():
+                    register(self._engine, self._plan, self._incarnation, os.getpid())
             except (DatabaseError, InterfaceError) as error:
                 self._doorbell.wait(self._after_error(error))
             else:
@@ -99,20 +114,29 @@ class Worker:
 
     def _step(self) -> float:
         self._give_back_what_waits()
-        self._engine.prepare(self._statement_timeout)
+        self._prepare()
         if self._writer.away or self._writer.crowded or self._handlers_are_cut_off():
             pause = LONGEST_WAIT  # what ran could not be stored, or could not have run
         else:
-            pause = self._claimer.step() if self._is_supervised() else self._bide()
+            with self._guarded():
+                pause = self._claimer.step() if self._is_supervised() else self._bide()
         idle = self._claimer.idle and len(self._free) == SEATS
         self._region.set_phase(Phase.IDLE if idle else Phase.BUSY)
         return pause
+
+    def _prepare(self) -> None:
+        with self._guarded():
+            self._engine.prepare(self._statement_timeout)
+            self._raw = self._engine.connection.connection
+
+    def _guarded(self) -> AbstractContextManager[None]:
+        return guarded(self._engine.alias, answer_timeout(self._plan.settings.lease))
 
     def _handlers_are_cut_off(self) -> bool:
         """Tell whether new connections are refused, while ours are still there: as when too many are open."""
         if self._executor.cut_off is None:
             return False
-        if self._engine.probe(timeout=self._statement_timeout):
+        if self._engine.probe(timeout=self._probe_timeout):
             self._executor.cut_off = None
             return False
         return True
@@ -152,9 +176,10 @@ class Worker:
     def _after_error(self, error: Exception) -> float:
         self._region.tick_claims()
         self._bided = 0
-        usable = self._engine.connection.is_usable()
+        with self._guarded():
+            usable = still_works(self._engine.alias, self._raw)
         self._engine.connection.close()
-        if not self._engine.probe(timeout=self._statement_timeout):
+        if not self._engine.probe(timeout=self._probe_timeout):
             return self._outage.failed(error)
         self._outage.over()
         if usable:
@@ -188,6 +213,7 @@ class Worker:
         return self._executor.in_hand > 0
 
     def _stop(self) -> None:
+        self._region.set_phase(Phase.DRAINING)
         self._give_back_unstarted()
         while self._executor.in_hand > 0:
             self._region.tick_claims()
@@ -198,7 +224,8 @@ class Worker:
         ticker.start()
         self._writer.finish()
         try:
-            WorkerRow.objects.using(self._engine.alias).filter(pk=self._incarnation).delete()
+            with self._guarded():
+                WorkerRow.objects.using(self._engine.alias).filter(pk=self._incarnation).delete()
             self._engine.connection.close()
         except Exception:
             pass  # the supervisor deletes it, or others do when it has been silent

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
@@ -13,10 +14,12 @@ from django_jobs import log, registry
 from django_jobs.engines.base import Engine, Run
 from django_jobs.queue import rescue
 from django_jobs.workers import ended
+from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process, end_process_on_error
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.seats import Region, State
+from django_jobs.workers.watchdog import guarded
 
 GATHER_SECONDS = 0.015
 BATCH = 500
@@ -40,7 +43,7 @@ class Writer:
         freed: Callable[[Sequence[int]], None],
         busy: Callable[[], bool],
         max_uncounted: int,
-        statement_timeout: float,
+        lease: float,
         alone_for: Callable[[float], bool],
     ) -> None:
         self._engine = engine
@@ -49,7 +52,9 @@ class Writer:
         self._freed = freed
         self._busy = busy
         self._max_uncounted = max_uncounted
-        self._statement_timeout = statement_timeout
+        self._statement_timeout = statement_timeout(lease)
+        self._answer_timeout = answer_timeout(lease)
+        self._probe_timeout = connect_timeout(lease)
         # Whether this process alone has been cut off for so many seconds.
         self._alone_for = alone_for
         self._away_since: float | None = None
@@ -146,9 +151,9 @@ class Writer:
 
     def _write(self, part: Part) -> None:
         try:
-            self._engine.prepare(self._statement_timeout)
-            self._store_progress([item.claimed.run for item in part])
-            statuses = ended.store(self._engine, part, self._max_uncounted)
+            with self._prepared():
+                self._store_progress([item.claimed.run for item in part])
+                statuses = ended.store(self._engine, part, self._max_uncounted)
         except Exception as error:
             self._after_error(part, error)
             return
@@ -156,6 +161,12 @@ class Writer:
         self._away_since = None
         self._done_with(part)
         ended.account(self._region, part, statuses)
+
+    @contextmanager
+    def _prepared(self) -> Iterator[None]:
+        with guarded(self._engine.alias, self._answer_timeout):
+            self._engine.prepare(self._statement_timeout)
+            yield
 
     def _done_with(self, part: Part) -> None:
         self._parts.pop(0)
@@ -185,7 +196,7 @@ class Writer:
 
     def _is_away(self, error: Exception) -> bool:
         """Tell whether the database cannot be reached or written; if so, after a pause."""
-        if self._engine.probe(timeout=self._statement_timeout):
+        if self._engine.probe(timeout=self._probe_timeout):
             self._outage.over()
             self._away_since = None
             return False
@@ -204,8 +215,8 @@ class Writer:
     def _put_locked_aside(self, part: Part) -> None:
         """Keep as the next part those outcomes whose rows nobody holds."""
         try:
-            self._engine.prepare(self._statement_timeout)
-            locked = rescue.locked(self._engine, {item.claimed.id for item in part})
+            with self._prepared():
+                locked = rescue.locked(self._engine, {item.claimed.id for item in part})
         except (DatabaseError, InterfaceError):
             self._engine.connection.close()
             return  # writing the part is tried again, and says what is wrong
@@ -215,8 +226,8 @@ class Writer:
         self._parts[:1] = [free] if free else []
 
     def _no_longer_aside(self) -> Part:
-        self._engine.prepare(self._statement_timeout)
-        locked = rescue.locked(self._engine, {item.claimed.id for item in self._aside})
+        with self._prepared():
+            locked = rescue.locked(self._engine, {item.claimed.id for item in self._aside})
         back = [item for item in self._aside if item.claimed.id not in locked]
         self._aside = [item for item in self._aside if item.claimed.id in locked]
         self._aside_until = time.monotonic() + ASIDE_SECONDS
@@ -250,8 +261,8 @@ class Writer:
         if not self._reports:
             return
         try:
-            self._engine.prepare(self._statement_timeout)
-            self._store_progress(list(self._reports))
+            with self._prepared():
+                self._store_progress(list(self._reports))
         except Exception as error:
             self._engine.connection.close()
             self._is_away(error)

@@ -85,7 +85,7 @@ class Desk:
         self.freed: list[int] = []
         self.outage = Outage("test")
         self.writer = Writer(
-            engine, self.region, self.outage, self.freed.extend, lambda: False, 10, timeout, lambda seconds: False
+            engine, self.region, self.outage, self.freed.extend, lambda: False, 10, 3 * timeout, lambda seconds: False
         )
         self._seat = 0
 

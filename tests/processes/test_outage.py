@@ -4,94 +4,18 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import environ
-import psycopg
 import pytest
-from django.core.management import call_command
-from django.db import connections
 
 from example_project import postgres
-from tests import router
 from tests.app.jobs import leave_effect, wait_for_file
 from tests.app.process_jobs import end_by_file
-from tests.harness import RunWorkers, Tree, wait_for
-from tests.processes.common import (
-    ends,
-    lines,
-    session_pids,
-    state,
-    wait_for_effect,
-    wait_seconds,
-)
+from tests.harness import Tree, wait_for
+from tests.processes.common import ends, lines, session_pids, state, wait_for_effect, wait_seconds
+from tests.processes.outages import LEASE, away, back, down
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.postgresql,
-    pytest.mark.skipif(postgres.find_binaries() is None, reason="neither an installed PostgreSQL nor the wheel"),
-]
-ALIAS = "outage"
-LEASE = {"LEASE": 1.5, "HEARTBEAT": 0.5, "SHUTDOWN_GRACE": 1}
-
-
-@pytest.fixture
-def server(django_db_setup: None, django_db_blocker: Any) -> Iterator[postgres.Server]:
-    """A server of this test's own, with the tables, to be stopped and started; the jobs are there."""
-    with postgres.temporary() as found, django_db_blocker.unblock():
-        url = dict(environ.Env.db_url_config(found.url))
-        connections.settings[ALIAS] = {**connections.settings["default"], **url}
-        router.jobs_alias = ALIAS
-        try:
-            call_command("migrate", database=ALIAS, run_syncdb=True, verbosity=0)
-            yield found
-        finally:
-            router.jobs_alias = "default"
-            connections[ALIAS].close()
-            del connections.settings[ALIAS]
-            del connections[ALIAS]
-
-
-@pytest.fixture
-def trees(server: postgres.Server, tmp_path: Path) -> Iterator[Tree]:
-    found = Tree(ALIAS, tmp_path)
-    yield found
-    found.end_all()
-
-
-@contextmanager
-def down(server: postgres.Server, *processes: tuple[RunWorkers, str], seconds: float = 0.0) -> Iterator[None]:
-    """Take the server away until all these processes have noticed, and for so long at least."""
-    connections[ALIAS].close()
-    begun = time.monotonic()
-    server._end("immediate")
-    try:
-        for workers, process in processes:
-            wait_for(lambda: process in away(workers), what=f"{process} notices")  # noqa: B023
-        wait_seconds(begun + seconds - time.monotonic())
-        yield
-    finally:
-        server._launch(server.port)
-        wait_for(lambda: answers(server), what="the server is back")
-
-
-def answers(server: postgres.Server) -> bool:
-    try:
-        with psycopg.connect(server.url, connect_timeout=2):
-            return True
-    except psycopg.OperationalError:
-        return False
-
-
-def away(workers: RunWorkers) -> list[str]:
-    return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database cannot be reached")]
-
-
-def back(workers: RunWorkers) -> list[str]:
-    return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database is back")]
+pytestmark = [pytest.mark.process, pytest.mark.postgresql]
 
 
 def test_after_an_outage_longer_than_a_lease_nobody_is_reaped_and_work_goes_on(

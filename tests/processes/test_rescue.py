@@ -221,7 +221,7 @@ def test_a_claim_that_is_not_started_for_long_goes_back_and_is_not_started_then(
     assert states(engine, jobs) == [("ready", 0, 0, 1), ("running", 0, 0, 1)]
     # Its thread comes to it after all.
     runner = Runner(engine, tables.plan.settings, "host:1")
-    ended = worker._executor._run(runner, Assigned(0, jobs[0], time.monotonic()))
+    ended = worker._executor._run(runner, Assigned(0, jobs[0], time.monotonic()), 0)
     assert isinstance(ended, Ended)
     assert getattr(ended.outcome, "cause", "") == "released"
     assert not Effect.objects.using(engine.alias).exists()

@@ -46,6 +46,16 @@ def with_outcome(number: int) -> Retry | Fail | Cancel | None:
     return None
 
 
+@job
+async def asynchronous(number: int) -> str:
+    return str(number)
+
+
+@job(takes_context=True)
+async def asynchronous_with_context(context: Context, number: int) -> Snooze | None:
+    return None
+
+
 def calls() -> None:
     """A job is called as the function that it is."""
     assert_type(bare(1), str)
@@ -80,7 +90,15 @@ def enqueues() -> None:
     with_options.enqueue(1, 2)  # type: ignore[arg-type]
 
 
+def enqueues_of_async_jobs() -> None:
+    assert_type(asynchronous.enqueue(1), Job)
+    assert_type(asynchronous_with_context.using(delay=1).enqueue(number=1), Job)
+    asynchronous.enqueue("1")  # type: ignore[arg-type]
+    asynchronous_with_context.enqueue()  # type: ignore[call-arg]
+
+
 async def enqueues_from_async_code() -> None:
+    assert_type(await asynchronous(1), str)
     assert_type(await bare.aenqueue(1), Job)
     assert_type(await with_context.using(delay=5).aenqueue(1), Job)
     await bare.aenqueue("1")  # type: ignore[arg-type]

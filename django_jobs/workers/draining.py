@@ -1,0 +1,85 @@
+"""Replacing worker processes that are to end: when that begins, and when what still runs in them is cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from django_jobs import log
+from django_jobs.workers.crew import Crew, Place
+from django_jobs.workers.plan import Plan
+from django_jobs.workers.seats import Phase, Seat, State
+
+SHORTEST_SILENCE = 2.0
+# After an outage of the database the outcomes that wait for it are given so long to be stored.
+AFTER_OUTAGE_SECONDS = 10.0
+
+
+class Drainer:
+    """Looks after processes in which a run did not end at its deadline, and after those that reached a limit.
+
+    A process that is to be replaced claims nothing more, and another one takes its place at once. Its other runs may
+    finish for DRAIN; in the second half of that they are told to stop. Nobody's run goes back before it is dead.
+    """
+
+    def __init__(self, plan: Plan, crew: Crew) -> None:
+        self._plan = plan
+        self._crew = crew
+        self._silence = max(plan.patience, SHORTEST_SILENCE)
+
+    def look(self, awake_since: float, cut_off: bool) -> None:
+        now = time.monotonic()
+        for place in self._crew.places:
+            if place.child is None or place.killed_for:
+                continue
+            if cut_off:
+                self._wait_for_database(place, now)
+                continue
+            seats = place.region.seats()
+            late = [seat for seat in seats if seat.is_late(now, self._plan.late_after)]
+            if late and self._is_held(place, seats, late, max(awake_since, place.started_at), now):
+                self._end_held(place, late)
+            elif place.draining_since is None:
+                self._begin_if_due(place, late)
+            else:
+                self._go_on(place, seats, late, now)
+
+    def _wait_for_database(self, place: Place, now: float) -> None:
+        if place.draining_since is not None:
+            least = now + AFTER_OUTAGE_SECONDS - self._plan.settings.drain
+            place.draining_since = max(place.draining_since, least)
+
+    def _is_held(self, place: Place, seats: Sequence[Seat], late: Sequence[Seat], excused: float, now: float) -> bool:
+        """Tell whether a run that is late keeps the interpreter from all the others, as far as can be told."""
+        if now - max(*place.region.ticks, excused) < self._silence:
+            return False
+        limited = [seat for seat in seats if seat.state is State.RUNNING and seat.deadline]
+        return len(limited) == len(late)
+
+    def _end_held(self, place: Place, late: Sequence[Seat]) -> None:
+        assert place.child is not None
+        log.process_held(place.child.pid, [seat.job_id for seat in late])
+        place.held = True
+        self._crew.kill(place, "its process did not answer and was replaced")
+
+    def _begin_if_due(self, place: Place, late: Sequence[Seat]) -> None:
+        assert place.child is not None
+        if place.region.phase is Phase.DRAINING:
+            self._crew.drain(place)
+        elif late and (self._crew.has_room or len(late) >= self._plan.settings.threads):
+            log.process_drains(place.child.pid, [seat.job_id for seat in late], self._plan.settings.drain)
+            self._crew.drain(place)
+
+    def _go_on(self, place: Place, seats: Sequence[Seat], late: Sequence[Seat], now: float) -> None:
+        assert place.child is not None
+        assert place.draining_since is not None
+        drain = self._plan.settings.drain
+        over_at = place.draining_since + drain
+        if late and len(late) == len(seats):
+            log.process_emptied(place.child.pid, [seat.job_id for seat in late])
+            self._crew.kill(place, "its process was replaced")
+        elif now >= over_at:
+            log.drain_over(place.child.pid, sum(seat.state is State.RUNNING for seat in seats) - len(late))
+            self._crew.kill(place, f"its process was replaced, and it did not end within DRAIN ({drain:g} s)")
+        elif now >= over_at - drain / 2 and not place.region.stop_asked:
+            place.region.ask_to_stop(cut_at=self._plan.cut_at(over_at, drain))

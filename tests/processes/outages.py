@@ -1,0 +1,67 @@
+"""Databases that a test may take away from the trees that it started, and what those say of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from django.db import connections
+
+from example_project import postgres
+from tests.harness import RunWorkers, Tree, wait_for
+from tests.processes.common import lines, wait_seconds
+
+# The alias of the own server of a test; the jobs are there.
+ALIAS = "outage"
+LEASE = {"LEASE": 1.5, "HEARTBEAT": 0.5, "SHUTDOWN_GRACE": 1}
+
+
+class NetworkTree(Tree):
+    """Starts `runworkers` that reach the jobs' database by another port than the test does."""
+
+    def __init__(self, alias: str, directory: Path, port: int) -> None:
+        super().__init__(alias, directory)
+        self._port = port
+
+    def environment(self, settings: dict[str, Any]) -> dict[str, str]:
+        found = super().environment(settings)
+        databases = json.loads(found["DJANGO_JOBS_TEST_DATABASES"])
+        databases["default"]["PORT"] = str(self._port)
+        return {**found, "DJANGO_JOBS_TEST_DATABASES": json.dumps(databases)}
+
+
+@contextmanager
+def down(server: postgres.Server, *processes: tuple[RunWorkers, str], seconds: float = 0.0) -> Iterator[None]:
+    """Take the server away until all these processes have noticed, and for so long at least."""
+    connections[ALIAS].close()
+    begun = time.monotonic()
+    server._end("immediate")
+    try:
+        for workers, process in processes:
+            wait_for(lambda: process in away(workers), what=f"{process} notices")  # noqa: B023
+        wait_seconds(begun + seconds - time.monotonic())
+        yield
+    finally:
+        server._launch(server.port)
+        wait_for(lambda: answers(server), what="the server is back")
+
+
+def answers(server: postgres.Server) -> bool:
+    try:
+        with psycopg.connect(server.url, connect_timeout=2):
+            return True
+    except psycopg.OperationalError:
+        return False
+
+
+def away(workers: RunWorkers) -> list[str]:
+    return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database cannot be reached")]
+
+
+def back(workers: RunWorkers) -> list[str]:
+    return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database is back")]
