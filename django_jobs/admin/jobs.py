@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 from django.contrib import admin
@@ -115,7 +116,7 @@ class JobAdmin(ActsAdmin):
             "can_cancel": under_way and self.has_cancel_permission(request),
             "why_limit": WHY_LIMIT,
             "facts": list(_facts(job)),
-            "times": list(_times(job)),
+            "times": _times(job),
             "arguments": _arguments(job.payload),
             "progress": shown.progress(job.progress),
             "result": None if job.result is None else shown.as_json(job.result),
@@ -147,10 +148,11 @@ def _facts(job: Any) -> Iterator[tuple[str, Any]]:
         yield _("meta"), shown.as_json(job.meta)
 
 
-def _times(job: Any) -> Iterator[tuple[str, Any]]:
-    for field in Job._meta.fields:
-        if isinstance(field, DateTimeField) and (moment := getattr(job, field.name)) is not None:
-            yield str(field.verbose_name), shown.moment(moment, job.clock)
+def _times(job: Any) -> list[tuple[str, str]]:
+    """Return all times of a job, the earliest first."""
+    fields = [field for field in Job._meta.fields if isinstance(field, DateTimeField)]
+    known = [(getattr(job, field.name), field.verbose_name) for field in fields if getattr(job, field.name) is not None]
+    return [(str(name), shown.moment(at, job.clock)) for at, name in sorted(known, key=itemgetter(0))]
 
 
 def _type(job: Job) -> str:
