@@ -23,8 +23,15 @@ if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
 
 FUNCTIONS: dict[str, Any] = {function.name: function for function in (nothing, leave_effect)}
-KEYS = st.sampled_from([None, None, "a", "b"])
-QUEUES = ("one", "two")
+# Type, queue, priority, key, how long it holds, attempts allowed.
+JOB = st.tuples(
+    st.sampled_from(sorted(FUNCTIONS)),
+    st.sampled_from(["one", "two"]),
+    st.integers(0, 1),
+    st.sampled_from([None, None, "a", "b"]),
+    st.sampled_from(["window", "unfinished", "waiting"]),
+    st.integers(1, 3),
+)
 MOST_LOSSES = 4
 FINAL = ("done", "failed", "dead", "cancelled")
 # Ends that are the job's own, and clear it of what it was suspected of.
@@ -100,6 +107,9 @@ class Life(RuleBasedStateMachine):
         job = self.jobs[run.id]
         return job if job.status == "running" and job.token == run.token else None
 
+    def running(self) -> list[Modelled]:
+        return [job for job in self.jobs.values() if job.status == "running"]
+
     def may_run(self, job: Modelled, queues: tuple[str, ...] | None) -> bool:
         served = queues is None or job.queue in queues
         return job.status == "ready" and job.due and served and ("queue", job.queue) not in self.paused
@@ -124,15 +134,9 @@ class Life(RuleBasedStateMachine):
 
     # Rules.
 
-    @rule(
-        name=st.sampled_from(sorted(FUNCTIONS)),
-        queue=st.sampled_from(QUEUES),
-        priority=st.integers(0, 1),
-        key=KEYS,
-        holds=st.sampled_from(["window", "unfinished", "waiting"]),
-        max_attempts=st.integers(1, 3),
-    )
-    def enqueue(self, name: str, queue: str, priority: int, key: str | None, holds: Any, max_attempts: int) -> None:
+    @rule(new=JOB)
+    def enqueue(self, new: tuple[str, str, int, str | None, Any, int]) -> None:
+        name, queue, priority, key, holds, max_attempts = new
         key = None if key is None else f"{name}:{key}"
         using = FUNCTIONS[name].using(queue=queue, priority=priority, max_attempts=max_attempts)
         if key is not None:
@@ -179,6 +183,8 @@ class Life(RuleBasedStateMachine):
     @rule(data=st.data())
     def work(self, data: st.DataObject) -> None:
         """What a worker does most: claim all that may be had, and end some of it."""
+        if sum(job.status == "ready" for job in self.jobs.values()) < 3:
+            self.enqueue(data.draw(JOB, "new"))
         before = len(self.runs)
         self.claim(4, tuple(FUNCTIONS), None, data.draw(st.booleans(), "parked"))
         for claimed in self.runs[before:]:
@@ -271,6 +277,8 @@ class Life(RuleBasedStateMachine):
             job.lapsed = True
             past = Now() - timedelta(seconds=1)
             assert Job.objects.using(self.engine.alias).filter(pk=run.id).update(locked_until=past) == 1
+            if data.draw(st.booleans(), "taken back"):
+                self.reap()
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())
@@ -281,6 +289,7 @@ class Life(RuleBasedStateMachine):
         if job is not None:
             job.lapsed = False
 
+    @precondition(lambda self: any(job.lapsed or not self.engine.reaps_by_lease for job in self.running()))
     @rule()
     def reap(self) -> None:
         lost = [job for job in self.jobs.values() if job.status == "running"]
@@ -291,6 +300,7 @@ class Life(RuleBasedStateMachine):
             loss = Settlement(Run(0, 0, ""), "ready", "loss", LEASE_RAN_OUT, entry="{}")
             self._model_end(job, loss)
 
+    @precondition(lambda self: not all(job.due for job in self.jobs.values()))
     @rule()
     def time_passes(self) -> None:
         """What waits for later becomes due."""
@@ -354,6 +364,7 @@ class Life(RuleBasedStateMachine):
         pause(**{what[0]: what[1]})  # type: ignore[arg-type]
         self.paused.add(what)
 
+    @precondition(lambda self: self.paused)
     @rule(what=st.sampled_from([("queue", "one"), ("queue", "two"), ("type", nothing.name)]))
     def resume(self, what: tuple[str, str]) -> None:
         assert resume(**{what[0]: what[1]}) == (what in self.paused)
@@ -390,7 +401,7 @@ def test_any_order_of_events_leaves_what_the_model_says(engine: Engine) -> None:
     run_state_machine_as_test(
         lambda: Life(engine),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=40,
+            max_examples=60,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
