@@ -70,14 +70,10 @@ def process_drains(pid: int, jobs: Sequence[int], drain: float) -> None:
     )  # fmt: skip
 
 
-def process_emptied(pid: int, jobs: Sequence[int]) -> None:
-    _say(logging.WARNING, "Worker process %d is ended with what did not end at its deadline (%s)", pid, _jobs(jobs))
-
-
-def process_held(pid: int, jobs: Sequence[int]) -> None:
+def process_ended(pid: int, jobs: Sequence[int], is_held: bool) -> None:
     _say(logging.ERROR,
-        "Worker process %d does not answer, and what it runs is past its deadline (%s); it is ended and replaced",
-        pid, _jobs(jobs),
+        "Worker process %d %s; it is ended with what did not end at its deadline (%s)",
+        pid, "does not answer" if is_held else "is to be replaced", _jobs(jobs),
     )  # fmt: skip
 
 

@@ -93,11 +93,10 @@ class Worker:
         self._stop()
 
     def _must_stop(self) -> bool:
-        region = self._region
-        return region.stop_asked or region.drain_asked or os.getppid() != self._parent or self._is_used_up()
+        return self._is_told_to_end() or self._limits.reached(self._claimer.claimed)
 
-    def _is_used_up(self) -> bool:
-        return self._limits.reached(self._claimer.claimed)
+    def _is_told_to_end(self) -> bool:
+        return self._region.stop_asked or self._region.drain_asked or os.getppid() != self._parent
 
     def _register(self) -> None:
         while not self._must_stop():
@@ -214,9 +213,14 @@ class Worker:
 
     def _stop(self) -> None:
         self._region.set_phase(Phase.DRAINING)
-        self._give_back_unstarted()
-        while self._executor.in_hand > 0:
+        while True:
             self._region.tick_claims()
+            if self._is_told_to_end():
+                self._give_back_unstarted()
+            else:
+                self._give_back_what_waits()  # at a limit: what was claimed is run
+            if self._executor.in_hand <= 0:
+                break
             self._executor.wake_at = 0
             if self._executor.in_hand > 0:
                 self._doorbell.wait(0.5)
