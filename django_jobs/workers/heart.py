@@ -167,12 +167,18 @@ class Heart:
             self._fitness.broken()
             return self._outage.failed(error)
         if usable:
-            log.loop_failed(what)
+            self._say_failed(what)
             return self._settings.heartbeat / 3
         self._engine.connection.close()
         self._fitness.broken()
         log.connection_broke("supervisor", error)
         return 0.0
+
+    def _say_failed(self, what: str) -> None:
+        if self._outage.lasts:
+            self._outage.over()  # what was sent in its last moments
+        else:
+            log.loop_failed(what)
 
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(self._engine.alias, answer_timeout(self._settings.lease))
