@@ -83,7 +83,7 @@ class Worker:
             self._region.tick_claims()
             try:
                 pause = self._step()
-                self._outage.over()
+                pause = self._outage.check(self._probe) or pause
             except Exception as error:
                 pause = self._after_error(error)
             self._wait(pause)
@@ -125,11 +125,14 @@ class Worker:
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(self._engine.alias, answer_timeout(self._plan.settings.lease))
 
+    def _probe(self) -> bool:
+        return self._engine.probe(timeout=self._probe_timeout)
+
     def _handlers_are_cut_off(self) -> bool:
         """Tell whether new connections are refused, while ours are still there: as when too many are open."""
         if self._executor.cut_off is None:
             return False
-        if self._engine.probe(timeout=self._probe_timeout):
+        if self._probe():
             self._executor.cut_off = None
             return False
         return True
@@ -174,7 +177,7 @@ class Worker:
         with self._guarded():
             usable = still_works(self._engine.alias, self._raw)
         self._engine.connection.close()
-        if not self._engine.probe(timeout=self._probe_timeout):
+        if not self._probe():
             return self._outage.failed(error)
         just_back = self._outage.lasts
         self._outage.over()

@@ -105,8 +105,16 @@ class Load:
         assert state(job)[1] == 0
 
     def notices(self, *processes: str) -> None:
-        for workers in self.both:
-            wait_for(lambda: set(processes) <= set(away(workers)), what=f"{processes} notice")  # noqa: B023
+        """Wait until these processes of both trees have said that the database is away, and not yet that it is back."""
+
+        def noticed() -> bool:
+            return all(
+                away(workers).count(process) == back(workers).count(process) + 1
+                for workers in self.both
+                for process in processes
+            )
+
+        wait_for(noticed, what=f"{processes} notice")
 
     def said_once(self, changes: int = 1) -> None:
         """Each process has said at most once a change that the database is away, and as often that it is back."""
