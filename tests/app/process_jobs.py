@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import resource
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -122,6 +124,18 @@ def _effect_and_close(key: str, run: int) -> None:
 def report_and_return(context: Context, steps: int) -> None:
     for step in range(1, steps + 1):
         context.progress(step, steps, "\ud800 step\x00")
+
+
+@job(takes_context=True)
+def use_up_descriptors(context: Context, key: str) -> None:
+    """In its first run: leave the process no file descriptor."""
+    connections.close_all()
+    if context.run == 1:
+        used = max(int(name) for name in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        with suppress(OSError):
+            while True:
+                os.dup(0)
 
 
 if "DJANGO_JOBS_TEST_WITHOUT_NEWER" not in os.environ:
