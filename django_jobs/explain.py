@@ -41,7 +41,7 @@ def live_workers(alias: str) -> Any:
 
 def _ready(job: Job, now: datetime, live: list[Worker], alias: str) -> str:
     if job.run_at > now:
-        return f"{_waits_for(job)} is due in {_span(job.run_at - now)}{_after_what(job)}."
+        return f"{_waits_for(job)} is due in {span(job.run_at - now)}{_after_what(job)}."
     due = f"Due for {_age(job.run_at, now)}"
     if not live:
         return f"{due}, but no worker is running: start `manage.py runworkers`."
@@ -95,9 +95,9 @@ def _running(job: Job, now: datetime, alias: str) -> str:
     if worker and now - worker.heartbeat_at > timedelta(seconds=2 * conf().heartbeat):
         silent = _age(worker.heartbeat_at, now)
         return (
-            f"{sentence}; the worker is silent for {silent}, and the job goes back in {_span(job.locked_until - now)}."
+            f"{sentence}; the worker is silent for {silent}, and the job goes back in {span(job.locked_until - now)}."
         )
-    return f"{sentence}, leased for another {_span(job.locked_until - now)}{_after_what(job)}."
+    return f"{sentence}, leased for another {span(job.locked_until - now)}{_after_what(job)}."
 
 
 def _ended(job: Job) -> str:
@@ -110,7 +110,7 @@ def _took(job: Job) -> str:
     if job.finished_at is None or job.last_started_at is None:
         return ""
     runs = "" if job.token == 1 else f", in run {job.token}"
-    return f", {_span(job.finished_at - job.last_started_at)} after its start{runs}"
+    return f", {span(job.finished_at - job.last_started_at)} after its start{runs}"
 
 
 def _why(job: Job) -> str:
@@ -121,12 +121,12 @@ def _why(job: Job) -> str:
 
 
 def _age(since: datetime | None, now: datetime) -> str:
-    return "some time" if since is None else _span(now - since)
+    return "some time" if since is None else span(now - since)
 
 
-def _span(span: timedelta) -> str:
+def span(length: timedelta) -> str:
     """Return a duration in its one or two largest units."""
-    seconds = max(span.total_seconds(), 0.0)
+    seconds = max(length.total_seconds(), 0.0)
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

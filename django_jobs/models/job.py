@@ -141,6 +141,7 @@ class Job(models.Model):
                 fields=["idempotency_key"],
                 name="django_jobs_key",
                 condition=Q(idempotency_key__isnull=False),
+                opclasses=["varchar_pattern_ops"],  # the admin looks for keys by their beginning
             ),
             models.CheckConstraint(
                 name="django_jobs_status",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from django.core.management import CommandError
 
 from example_project.database import VAR
-from example_project.shop.demo import check, report, screen, tables, work
+from example_project.shop.demo import check, report, screen, tables, web, work
 from example_project.shop.demo.workers import Workers
 from example_project.shop.payments import PaymentService, served
 
@@ -31,23 +31,33 @@ class Stopped(KeyboardInterrupt):
         self.number = number
 
 
-def play(*, once: bool, within: float, say: Callable[[str], None]) -> int:
+def play(*, once: bool, within: float, port: int | None, say: Callable[[str], None]) -> int:
     """Run the demo and return its exit code: 0 when everything came out as it should."""
     service = PaymentService()
-    with _signals_raise(), _alone(), served(service) as url:
+    with _signals_raise(), _alone(), served(service) as url, nullcontext() if once else web.opened(port) as server:
         tables.prepare(say)
         run = work.Run.begin(url)
         service.outages[run.unlucky_order] = check.OUTAGES
         say(f"Run {run.number}: a shop takes over its catalogue, draws labels, and charges {work.ORDERS} orders.")
         with Workers() as workers:
             ended = _work_through(run, workers, within)
-            if once or not ended:
+            if server is None or not ended:
                 return _judge(run, service, workers.stop(), ended, say)
             code = _judge(run, service, 0, ended, say)
-            say("\nThe workers go on, for jobs that you enqueue. Ctrl-C ends them and this demo.")
-            while code == 0:
-                workers.wait(None)
+            if code == 0:
+                _stay_open(server, workers, say)
             return code
+
+
+def _stay_open(server: web.Server, workers: Workers, say: Callable[[str], None]) -> None:
+    """Serve the shop's page and the admin until a signal comes or the workers end."""
+    password = web.make_admin()
+    with server.serving():
+        say(f"\nThe shop:   {server.url}/  (enqueue jobs there, and watch them)")
+        say(f"The admin:  {server.url}/admin/  user {web.USER}, password {password}")
+        say("The workers go on. Ctrl-C ends them and this demo.")
+        while True:
+            workers.wait(None)
 
 
 def _work_through(run: Run, workers: Workers, within: float) -> bool:

@@ -84,7 +84,6 @@ def places(run: Run) -> str:
             f"Mails:         {shown(run.mails)}",
             f"Workers' log:  {shown(LOG)}",
             f"Dead letter:   {manage} jobs list --status dead",
-            f"In the admin:  {manage} createsuperuser, then {manage} runserver",
         ]
     )
 

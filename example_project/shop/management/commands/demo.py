@@ -13,16 +13,20 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    help = "Run a hardware shop's background jobs on real data, and check that all came out right."
+    help = (
+        "Run a hardware shop's background jobs on real data, and check that all came out right; then serve a page that "
+        "enqueues, and the admin, until Ctrl-C."
+    )
     requires_migrations_checks = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--once", action="store_true", help="end after the first round")
+        parser.add_argument("--once", action="store_true", help="end after the round, without the web server")
         parser.add_argument("--within", type=float, default=180.0, help="seconds until giving up (default: 180)")
+        parser.add_argument("--port", type=int, help="of the web server (default: 8000, or any free one)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            code = flow.play(once=options["once"], within=options["within"], say=self._say)
+            code = flow.play(once=options["once"], within=options["within"], port=options["port"], say=self._say)
         except KeyboardInterrupt as stopped:
             number = getattr(stopped, "number", 2)
             self._say("\nStopped. The next run starts afresh.")

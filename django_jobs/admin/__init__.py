@@ -1,0 +1,7 @@
+"""The pages for people. Rows of the queue are shown here and acted upon, never edited by a form."""
+
+from django_jobs.admin.jobs import JobAdmin
+from django_jobs.admin.pauses import PauseAdmin
+from django_jobs.admin.workers import WorkerAdmin
+
+__all__ = ["JobAdmin", "PauseAdmin", "WorkerAdmin"]

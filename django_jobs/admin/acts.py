@@ -1,0 +1,183 @@
+"""Requeue and cancel, on the list and on a job's page: asked by POST, by those who may, each recorded with its why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
+from django.contrib.auth import get_permission_codename
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from django_jobs.admin.base import QueueAdmin
+from django_jobs.admin.shown import badge, name
+from django_jobs.engines import jobs_alias
+from django_jobs.exceptions import JobDoesNotExist, StateConflict
+from django_jobs.models import Job
+from django_jobs.queue import operate
+
+WHY_LIMIT = 300
+REFUSALS_SHOWN = 10
+REQUEUED, CANCELLED, ASKED = "requeued", "cancelled", "asked"
+
+
+class WhyForm(ActionForm):
+    why = forms.CharField(label=gettext_lazy("Why:"), required=False, max_length=WHY_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person asks for: an act upon jobs, with a reason."""
+
+    act: str
+    ids: list[int]
+    why: str
+
+
+class ActsAdmin(QueueAdmin):
+    actions = ["requeue", "cancel"]
+    action_form = WhyForm
+
+    def has_requeue_permission(self, request: HttpRequest) -> bool:
+        return self._may(request, "requeue")
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return self._may(request, "cancel")
+
+    def _may(self, request: HttpRequest, act: str) -> bool:
+        codename = get_permission_codename(act, self.opts)
+        return request.user.has_perm(f"{self.opts.app_label}.{codename}") and self.has_view_permission(request)
+
+    # On the list.
+
+    @admin.action(description=gettext_lazy("Requeue selected %(verbose_name_plural)s"), permissions=["requeue"])
+    def requeue(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
+        if (asked := self._asked_on_list(request, "requeue")) is not None:
+            self._carry_out(request, asked)
+        return None
+
+    @admin.action(description=gettext_lazy("Cancel selected %(verbose_name_plural)s"), permissions=["cancel"])
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
+        if (asked := self._asked_on_list(request, "cancel")) is not None:
+            if "confirmed" not in request.POST:
+                return self._confirmation(request, asked, back=request.get_full_path())
+            self._carry_out(request, asked)
+        return None
+
+    def _asked_on_list(self, request: HttpRequest, act: str) -> Asked | None:
+        """Take the rows as they were ticked: by now some may be in another state than the list is filtered for."""
+        if request.POST.get("select_across", "0") not in ("", "0"):
+            messages.error(request, _("Tick the jobs: what a filter finds may be millions, and changes meanwhile."))
+            return None
+        return Asked(act, _numbers(request.POST.getlist(ACTION_CHECKBOX_NAME)), _why(request))
+
+    # On a job's page.
+
+    def get_urls(self) -> list[URLPattern]:
+        def at(act: str) -> URLPattern:
+            view = self.admin_site.admin_view(self.act_view)
+            return path(f"<int:job_id>/{act}/", view, {"act": act}, name=f"django_jobs_job_{act}")
+
+        return [at("requeue"), at("cancel"), *super().get_urls()]
+
+    def act_view(self, request: HttpRequest, job_id: int, act: str) -> HttpResponse:
+        if not self._may(request, act):
+            raise PermissionDenied
+        page = reverse("admin:django_jobs_job_change", args=[job_id])
+        asked = Asked(act, [job_id], _why(request))
+        if act == "cancel" and "confirmed" not in request.POST:
+            return self._confirmation(request, asked, back=page)
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        self._carry_out(request, asked)
+        return HttpResponseRedirect(page)
+
+    # Both.
+
+    def _confirmation(self, request: HttpRequest, asked: Asked, back: str) -> HttpResponse:
+        jobs = list(self.get_queryset(request).filter(pk__in=asked.ids).order_by("pk").defer("payload", "result"))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": ngettext("Cancel a job?", "Cancel %(number)d jobs?", len(jobs)) % {"number": len(jobs)},
+            "opts": self.opts,
+            "media": self.media,
+            "rows": [{"job": job, "name": name(job.type), "state": badge(job, job.clock)} for job in jobs],
+            "running": sum(job.status == Job.Status.RUNNING for job in jobs),
+            "why": asked.why,
+            "why_limit": WHY_LIMIT,
+            "checkbox": ACTION_CHECKBOX_NAME,
+            "back": back,
+        }
+        return TemplateResponse(request, "admin/django_jobs/job/cancel.html", context)
+
+    def _carry_out(self, request: HttpRequest, asked: Asked) -> None:
+        """Do it to one job after the other, in the order of their ids, and say what became of each."""
+        outcomes: dict[str, list[int]] = {}
+        refusals: list[str] = []
+        for job_id in asked.ids:
+            try:
+                outcome = self._act(request, asked, job_id)
+            except (JobDoesNotExist, StateConflict) as error:
+                refusals.append(str(error))
+            else:
+                outcomes.setdefault(outcome, []).append(job_id)
+        for outcome, ids in outcomes.items():
+            messages.success(request, _said(outcome, ids))
+        for refusal in refusals[:REFUSALS_SHOWN]:
+            messages.warning(request, refusal)
+        if (more := len(refusals) - REFUSALS_SHOWN) > 0:
+            messages.warning(request, _("%d more jobs were refused in the same way.") % more)
+
+    def _act(self, request: HttpRequest, asked: Asked, job_id: int) -> str:
+        """Act upon one job; where they share a database, its record in the log becomes true with the act."""
+        job = self.get_queryset(request).filter(pk=job_id).only("id", "type").first()
+        if job is None:
+            raise JobDoesNotExist(_("There is no job %d.") % job_id)
+        by = request.user.get_username()
+        with transaction.atomic(using=jobs_alias()):
+            if asked.act == "requeue":
+                operate.requeue(job_id, why=asked.why, by=by)
+                outcome = REQUEUED
+            else:
+                outcome = operate.cancel(job_id, why=asked.why, by=by)
+            self.log_change(request, job, _recorded(outcome, asked.why))
+        return outcome
+
+
+def _numbers(texts: Iterable[str]) -> list[int]:
+    return sorted({int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 20})
+
+
+def _why(request: HttpRequest) -> str:
+    return request.POST.get("why", "").replace("\x00", "").strip()[:WHY_LIMIT]
+
+
+def _recorded(outcome: str, why: str) -> str:
+    word = {REQUEUED: _("Requeued"), CANCELLED: _("Cancelled"), ASKED: _("Asked to stop, to be cancelled")}[outcome]
+    return f"{word}: {why}" if why else f"{word}."
+
+
+def _said(outcome: str, ids: list[int]) -> str:
+    values: dict[str, Any] = {"number": len(ids), "id": ids[0]}
+    match outcome:
+        case "requeued":
+            text = ngettext("Job %(id)d was requeued.", "%(number)d jobs were requeued.", len(ids))
+        case "cancelled":
+            text = ngettext("Job %(id)d was cancelled.", "%(number)d jobs were cancelled.", len(ids))
+        case _:
+            text = ngettext(
+                "Job %(id)d runs; its handler is told to stop within a heartbeat.",
+                "%(number)d jobs run; their handlers are told to stop within a heartbeat.",
+                len(ids),
+            )
+    return text % values

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import DateTimeField, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_jobs import registry
+from django_jobs.admin import shown
+from django_jobs.admin.acts import WHY_LIMIT, ActsAdmin
+from django_jobs.admin.filters import NEWEST, ORDERS, QueueFilter, StateFilter, TypeFilter
+from django_jobs.admin.listing import LOOK_BACK, JobChangeList, search
+from django_jobs.models import Job, Worker
+
+ARGUMENTS_APART = 50
+FILTERED = {StateFilter.parameter_name, QueueFilter.parameter_name, TypeFilter.parameter_name}
+
+
+@admin.register(Job)
+class JobAdmin(ActsAdmin):
+    list_display = ("number", "type_", "state", "when")
+    list_filter = (StateFilter, QueueFilter, TypeFilter)
+    search_fields = ("pk",)  # so that there is a field for the search, which is `search`
+    search_help_text = gettext_lazy("The id of a job, or an idempotency key or its beginning.")
+
+    # The list.
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[JobChangeList]:
+        return JobChangeList
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        return ORDERS.get(request.GET.get("state", ""), NEWEST)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
+    ) -> tuple[QuerySet[Job], bool]:
+        term = search_term.strip()
+        return (search(queryset, term) if term else queryset), False
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        return lookup in FILTERED  # others could ask for a look at every row
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"title": _("Jobs"), "look_back": LOOK_BACK, **(extra_context or {})})
+
+    @admin.display(description="id")
+    def number(self, job: Job) -> int:
+        return job.pk
+
+    @admin.display(description=gettext_lazy("type and queue"))
+    def type_(self, job: Job) -> str:
+        priority = (
+            format_html(' <span title="{}">{}</span>', _("priority"), f"{job.priority:+d}") if job.priority else ""
+        )
+        return format_html('{}<div class="quiet dj-small">{}{}</div>', shown.name(job.type), job.queue, priority)
+
+    @admin.display(description=gettext_lazy("state and last error"))
+    def state(self, job: Any) -> str:
+        reason, line = shown.reason(job), shown.last_line(job.error_end)
+        return format_html(
+            '{} <span class="quiet">{}</span>{}',
+            shown.badge(job, job.clock),
+            reason,
+            format_html('<div class="dj-error" title="{}">{}</div>', line, line) if line else "",
+        )
+
+    @admin.display(description=gettext_lazy("when, and attempt"))
+    def when(self, job: Any) -> str:
+        match job.status:
+            case Job.Status.READY:
+                moment, words = job.run_at, _("due")
+            case Job.Status.RUNNING:
+                moment, words = job.last_started_at, _("started")
+            case _:
+                moment, words = job.finished_at, _("ended")
+        return format_html(
+            '<span class="dj-when"><span class="quiet">{}</span> {}</span><div class="quiet dj-small">{}</div>',
+            words,
+            shown.age(moment, job.clock),
+            shown.attempts(job),
+        )
+
+    # A job's page.
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        job = self.get_object(request, unquote(object_id))
+        if job is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+        if not self.has_view_permission(request, job):
+            raise PermissionDenied
+        under_way = job.status in (Job.Status.READY, Job.Status.RUNNING)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Job %d") % job.pk,
+            "subtitle": None,
+            "opts": self.opts,
+            "original": job,
+            "media": self.media,
+            "job": job,
+            "state": shown.badge(job, job.clock),
+            "explanation": job.explain(),
+            "can_requeue": not under_way and self.has_requeue_permission(request),
+            "can_cancel": under_way and self.has_cancel_permission(request),
+            "why_limit": WHY_LIMIT,
+            "facts": list(_facts(job)),
+            "times": list(_times(job)),
+            "arguments": _arguments(job.payload),
+            "progress": shown.progress(job.progress),
+            "result": None if job.result is None else shown.as_json(job.result),
+            "runs": list(shown.runs(job.history, job.clock, _workers(job))),
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "admin/django_jobs/job/detail.html", context)
+
+
+def _facts(job: Any) -> Iterator[tuple[str, Any]]:
+    yield _("type"), _type(job)
+    yield _("queue"), format_html('<a href="{}">{}</a>', _list_of(queue=job.queue), job.queue)
+    yield _("priority"), job.priority
+    yield _("attempt"), shown.attempts(job)
+    yield _("runs"), _("%(runs)d, %(losses)d losses in a row") % {"runs": job.token, "losses": job.losses}
+    yield _("timeout"), _("none") if job.timeout is None else f"{job.timeout:g} s"
+    if job.idempotency_key is not None:
+        key = (job.idempotency_key, job.get_key_holds_display())
+        yield _("idempotency key"), format_html('{} <span class="quiet">({})</span>', *key)
+    if job.schedule:
+        yield _("schedule"), job.schedule
+    if job.locked_by:
+        yield _("worker"), _holder(job)
+    if job.parked:
+        yield _("parked"), job.get_parked_display()
+    if job.cancel_reason is not None:
+        yield _("to be cancelled") if job.locked_by else _("cancelled"), job.cancel_reason
+    if job.meta:
+        yield _("meta"), shown.as_json(job.meta)
+
+
+def _times(job: Any) -> Iterator[tuple[str, Any]]:
+    for field in Job._meta.fields:
+        if isinstance(field, DateTimeField) and (moment := getattr(job, field.name)) is not None:
+            yield str(field.verbose_name), shown.moment(moment, job.clock)
+
+
+def _type(job: Job) -> str:
+    link = format_html('<a href="{}">{}</a>', _list_of(type=job.type), shown.name(job.type))
+    if registry.find(job.type) is None:
+        return format_html('{} <span class="quiet">({})</span>', link, _("not known to this web process"))
+    return link
+
+
+def _list_of(**filters: str) -> str:
+    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(filters)}"
+
+
+def _arguments(payload: Any) -> list[tuple[str, str]]:
+    """Return each argument with its place or name; many of them, or what enqueue would not have stored, as a whole."""
+    match payload:
+        case {"args": list() as args, "kwargs": dict() as kwargs} if len(args) + len(kwargs) <= ARGUMENTS_APART:
+            named = [*((str(place), value) for place, value in enumerate(args, 1)), *kwargs.items()]
+            return [(name, shown.as_json(value)) for name, value in named]
+        case _:
+            return [("", shown.as_json(payload))]
+
+
+def _holder(job: Any) -> str:
+    worker = Worker.objects.using(job._state.db).filter(pk=job.locked_by.partition(":")[0]).first()
+    if worker is None:
+        return format_html('{} <span class="quiet">({})</span>', job.locked_by, _("gone"))
+    return shown.worker_link(worker)
+
+
+def _workers(job: Any) -> dict[str, Worker]:
+    """Return the workers there are by the name that a history gives them."""
+    return {str(worker): worker for worker in Worker.objects.using(job._state.db).all()} if job.history else {}

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_jobs import options, pauses
+from django_jobs.admin import shown
+from django_jobs.admin.base import QueueAdmin
+from django_jobs.admin.filters import known_queues, known_types
+from django_jobs.exceptions import JobsError
+from django_jobs.models import Pause
+
+if TYPE_CHECKING:
+    _Form = forms.ModelForm[Pause]
+else:
+    _Form = forms.ModelForm
+
+
+class PauseForm(_Form):
+    # Not the model's field: its name may be there already, and is paused anew then.
+    called = forms.CharField(label=gettext_lazy("Its name"), max_length=255)
+
+    class Meta:
+        model = Pause
+        fields = ("kind", "until", "why")
+        widgets = {"why": forms.TextInput(attrs={"class": "vTextField"})}
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or self.cleaned_data
+        if {"kind", "called"} <= values.keys():
+            try:
+                if values["kind"] == Pause.Kind.QUEUE:
+                    options.queue(values["called"])
+                else:
+                    options.text(values["called"], "type")
+            except JobsError as error:
+                self.add_error("called", str(error))
+        return values
+
+
+@admin.register(Pause)
+class PauseAdmin(QueueAdmin):
+    """Pauses are added and deleted, by the functions for it; there is nothing to be changed in one."""
+
+    form = PauseForm
+    list_display = ("paused", "state", "why_", "by_", "since", "ends")
+    list_display_links = None
+    ordering = ("kind", "name")
+    actions = ["delete_selected"]
+    has_add_permission = admin.ModelAdmin.has_add_permission
+    has_delete_permission = admin.ModelAdmin.has_delete_permission
+
+    def get_fields(self, request: HttpRequest, obj: Pause | None = None) -> tuple[str, ...]:
+        if obj is None:
+            return ("kind", "called", "until", "why")
+        return ("kind", "name", "until", "why", "by", "created_at")
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"title": _("Pauses"), **(extra_context or {})})
+
+    def save_model(self, request: HttpRequest, obj: Pause, form: Any, change: bool) -> None:
+        values = form.cleaned_data
+        what = {values["kind"]: values["called"]}
+        by = request.user.get_username()
+        found: Pause = pauses.pause(**what, until=values["until"], why=values["why"], by=by)
+        obj.pk, obj.name = found.pk, found.name
+        if values["called"] not in (known_queues() if values["kind"] == Pause.Kind.QUEUE else known_types()):
+            messages.warning(request, _("Nothing here or at a live worker is named %r; is it spelled so?") % found.name)
+
+    def delete_model(self, request: HttpRequest, obj: Pause) -> None:
+        pauses.resume(**{obj.kind: obj.name})
+
+    # Under the name of Django's own action, whose place it takes: to resume destroys nothing and needs no second page.
+    @admin.action(description=gettext_lazy("Resume selected %(verbose_name_plural)s"), permissions=["delete"])
+    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Pause]) -> None:
+        ended = list(queryset)
+        self.log_deletions(request, queryset)
+        for found in ended:
+            self.delete_model(request, found)
+        messages.success(request, _("Resumed: %s.") % ", ".join(map(str, ended)))
+
+    @admin.display(description=gettext_lazy("paused"))
+    def paused(self, found: Pause) -> str:
+        return format_html('{} <span class="dj-name"><strong>{}</strong></span>', found.get_kind_display(), found.name)
+
+    @admin.display(description=gettext_lazy("state"))
+    def state(self, found: Any) -> str:
+        in_force = found.until is None or found.until > found.clock
+        slug, word = ("paused", _("paused")) if in_force else ("over", _("over"))
+        return format_html('<span class="dj-state dj-state-{}">{}</span>', slug, word)
+
+    @admin.display(description=gettext_lazy("why"))
+    def why_(self, found: Pause) -> str:
+        return found.why or shown.NOTHING
+
+    @admin.display(description=gettext_lazy("by"))
+    def by_(self, found: Pause) -> str:
+        return found.by or shown.NOTHING
+
+    @admin.display(description=gettext_lazy("since"))
+    def since(self, found: Any) -> str:
+        return shown.age(found.created_at, found.clock)
+
+    @admin.display(description=gettext_lazy("ends"))
+    def ends(self, found: Any) -> str:
+        return _("when resumed") if found.until is None else shown.age(found.until, found.clock)

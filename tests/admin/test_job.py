@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+from django.urls import reverse
+
+from django_jobs.models import Worker
+from tests.admin.conftest import As
+from tests.admin.site import Site, text
+
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
+MARKUP = "<script>alert('x')</script>"
+LINE = {"run": 1, "cause": MARKUP, "error": MARKUP, "worker": MARKUP, "seconds": 0.5, "at": "2026-11-29T20:15:11.123Z"}
+
+
+def worker(site: Site, **values: Any) -> Worker:
+    given = {"id": "w", "host": "web", "pid": 7, "supervisor_pid": 6, "types": ["shop.a"], "threads": 4, **values}
+    return Worker.objects.using(site.alias).create(**given)
+
+
+def test_the_page_begins_with_the_sentence_of_explain(site: Site) -> None:
+    job = site.make("done")
+    assert "Done 0." in text(site.page(job))
+
+
+def test_everything_that_comes_from_a_row_is_escaped(site: Site) -> None:
+    holder = worker(site, host=MARKUP, types=[MARKUP], queues=[MARKUP])
+    values = {
+        "type": MARKUP,
+        "queue": MARKUP,
+        "payload": {"args": [MARKUP], "kwargs": {MARKUP: MARKUP}},
+        "idempotency_key": MARKUP,
+        "last_error": MARKUP,
+        "history": [LINE],
+        "meta": {"tags": [MARKUP]},
+        "schedule": MARKUP,
+        "cancel_reason": MARKUP,
+    }
+    job = site.make("running", **values, progress={"done": 1, "total": 2, "note": MARKUP}, result=[MARKUP])
+    pages = [
+        site.page(job),
+        site.list().content.decode(),
+        site.client.get(reverse("admin:django_jobs_worker_changelist")).content.decode(),
+        site.client.get(reverse("admin:django_jobs_worker_change", args=[holder.pk])).content.decode(),
+        site.client.get(reverse("admin:django_jobs_job_cancel", args=[job.pk])).content.decode(),
+        site.client.get(reverse("admin:django_jobs_job_history", args=[job.pk])).content.decode(),
+    ]
+    for page in pages:
+        assert MARKUP not in page
+        assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"type": "shop.renamed"},
+        {"payload": {"args": ["x" * 2**20], "kwargs": {}}, "result": "y" * 2**20},
+        {"payload": {"args": list(range(200_000)), "kwargs": {}}},
+        {"payload": {"args": [], "kwargs": {f"name{n}": n for n in range(60)}}},
+        {"payload": [1], "history": [LINE, LINE], "meta": [], "progress": {"done": "x"}},
+        {"payload": {"args": 3, "kwargs": None}},
+        {"history": [LINE], "last_error": "x" * 20_000, "progress": {"done": 1, "total": 0}},
+        {"queue": "a/b c", "type": "ünï/…?&", "idempotency_key": "k" * 255},
+    ],
+)
+def test_no_row_breaks_its_page_or_the_list(site: Site, values: dict[str, Any]) -> None:
+    job = site.make("dead", **values)
+    assert len(site.page(job)) < 500_000
+    assert site.ids() == [job.pk]
+
+
+def test_long_values_are_folded_and_short_ones_are_not(site: Site) -> None:
+    job = site.make(payload={"args": [{"order": 17}, "x" * 3_000], "kwargs": {"note": "hello"}})
+    page = site.page(job)
+    assert page.count("<details") - page.count('<details class="dj-folded"') == 0
+    assert page.count('<details class="dj-folded"') == 1
+    assert "1 {&quot;order&quot;: 17}" in text(page)
+    assert "note &quot;hello&quot;" in text(page)
+    assert "3,002 characters" in text(page)
+
+
+def test_times_have_an_age_by_the_databases_clock_and_the_exact_time(site: Site) -> None:
+    page = site.page(site.make(run_at=Now() + timedelta(minutes=5), created_at=Now() - timedelta(hours=3)))
+    assert "(in 5 min)" in text(page).replace("( ", "(").replace(" )", ")")
+    assert "3 h ago" in text(page)
+    assert 'title="20' in page
+
+
+def test_the_history_shows_each_run_the_newest_first(site: Site) -> None:
+    web = worker(site)
+    lines = [{**LINE, "run": run, "cause": "raised", "error": f"error {run}", "worker": str(web)} for run in (1, 2)]
+    page = site.page(site.make("dead", history=lines))
+    assert text(page).index("error 2") < text(page).index("error 1")
+    assert page.count(reverse("admin:django_jobs_worker_change", args=[web.pk])) == 2
+
+
+def test_a_running_job_leads_to_its_worker_and_back(site: Site) -> None:
+    web = worker(site)
+    job = site.make("running", locked_by=f"{web.pk}:3", progress={"done": 3, "total": 16, "note": "half"})
+    site.make("running", locked_by="other:1")
+    address = reverse("admin:django_jobs_worker_change", args=[web.pk])
+    assert f'href="{address}"' in site.page(job)
+    page = site.client.get(address).content.decode()
+    assert "1 job runs here now." in text(page)
+    assert f'href="{reverse("admin:django_jobs_job_change", args=[job.pk])}"' in page
+    assert "3 of 16 half" in text(page)
+
+
+def test_workers_are_live_or_silent(site: Site) -> None:
+    worker(site)
+    worker(site, id="v", pid=8, queues=["mail"], heartbeat_at=Now() - timedelta(minutes=5))
+    page = text(site.client.get(reverse("admin:django_jobs_worker_changelist")))
+    assert "web:7 live all 4 0 0." in page
+    assert "web:8 silent mail 4 0 5 min ago" in page
+
+
+@pytest.mark.parametrize("id_", ["999", "9" * 30, "9" * 5000, "abc", "-1"])
+def test_the_page_of_a_job_that_is_not_there_says_so(site: Site, id_: str) -> None:
+    answer = site.client.get(f"/admin/django_jobs/job/{id_}/change/", follow=True)
+    assert answer.status_code == 200
+    assert "Perhaps it was deleted?" in text(answer)
+
+
+def test_nobody_edits_a_row_by_a_form(site: Site) -> None:
+    job = site.make()
+    address = reverse("admin:django_jobs_job_change", args=[job.pk])
+    site.client.post(address, {"status": "done", "queue": "other"})
+    assert job.refresh().queue == "default"
+    assert site.client.get("/admin/django_jobs/job/add/").status_code == 403
+    assert site.client.post(f"/admin/django_jobs/job/{job.pk}/delete/", {"post": "yes"}).status_code == 403
+    assert site.client.get("/admin/django_jobs/worker/add/").status_code == 403
+
+
+def test_who_may_not_view_jobs_sees_none(as_user: As) -> None:
+    site = as_user("requeue_job", "cancel_job")
+    job = site.make("dead")
+    assert site.list().status_code == 403
+    assert site.client.get(reverse("admin:django_jobs_job_change", args=[job.pk])).status_code == 403
+    assert site.act_on_page("requeue", job).status_code == 403
+    assert job.refresh().status == "dead"

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
+
+from django_jobs.admin import listing
+from django_jobs.models import Job, Worker
+from tests.admin.site import Site, messages, text
+
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
+LATER = Now() + timedelta(minutes=5)
+
+
+def every_state(site: Site) -> dict[str, Job]:
+    return {
+        "due": site.make(),
+        "later": site.make(run_at=LATER),
+        "retry": site.make(attempts=1, run_at=LATER),
+        "retry due": site.make(attempts=1),
+        "parked": site.make(parked="type"),
+        "running": site.make("running"),
+        **{status: site.make(status) for status in ("done", "failed", "dead", "cancelled")},
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("due", ["due", "retry due"]),
+        ("later", ["later", "retry"]),
+        ("retries", ["retry", "retry due"]),
+        ("parked", ["parked"]),
+        ("running", ["running"]),
+        ("done", ["done"]),
+        ("dead-letters", ["failed", "dead"]),
+        ("cancelled", ["cancelled"]),
+    ],
+)
+def test_a_state_shows_its_jobs_and_no_other(site: Site, state: str, expected: list[str]) -> None:
+    jobs = every_state(site)
+    assert sorted(site.ids(state=state)) == sorted(jobs[name].pk for name in expected)
+
+
+def test_without_a_filter_the_newest_job_is_first(site: Site) -> None:
+    jobs = every_state(site)
+    assert site.ids() == sorted((job.pk for job in jobs.values()), reverse=True)
+
+
+def test_due_jobs_are_in_the_order_of_the_claim(site: Site) -> None:
+    low, high, first = site.make(priority=-1), site.make(priority=5), site.make(run_at=Now() - timedelta(hours=1))
+    assert site.ids(state="due") == [high.pk, first.pk, low.pk]
+
+
+def test_queues_and_types_are_offered_that_only_a_row_or_a_worker_knows(site: Site) -> None:
+    mail, gone = site.make(queue="tenant-7"), site.make("done", type="shop.renamed")
+    worker = {"host": "h", "pid": 1, "supervisor_pid": 1, "threads": 1}
+    Worker.objects.using(site.alias).create(id="w", queues=["audio"], types=["shop.other"], **worker)
+    page = text(site.list())
+    assert all(name in page for name in ("tenant-7", "audio", "shop.other"))
+    assert site.ids(queue="tenant-7") == [mail.pk]
+    assert site.ids(type="shop.renamed") == [gone.pk]
+    assert site.ids(type="a\x00b") == []
+
+
+def test_the_search_finds_ids_and_keys_by_their_beginning_and_nothing_else(site: Site) -> None:
+    first, second, other = (site.make(idempotency_key=key) for key in ("order:1", "order:12", "re-order:1"))
+    digits = site.make(idempotency_key=f"{first.pk}th")
+    assert site.ids(q=f" {other.pk} ") == [other.pk]
+    assert sorted(site.ids(q=str(first.pk))) == [first.pk, digits.pk]
+    assert sorted(site.ids(q="order:1")) == [first.pk, second.pk]
+    assert site.ids(q="order:12") == [second.pk]
+    for nothing in ("%", "rder", "9" * 19, "9" * 5000, "\N{SUPERSCRIPT TWO}", "nothing"):
+        assert site.ids(q=nothing) == [], nothing
+
+
+def test_a_list_says_when_and_which_attempt_and_why(site: Site) -> None:
+    site.make(run_at=LATER, attempts=2, max_attempts=3, last_error="Traceback\n  File\nValueError: the reason\n")
+    site.make("dead", finished_at=Now() - timedelta(minutes=3), attempts=3, max_attempts=3)
+    site.make("running", last_started_at=Now() - timedelta(hours=5), cancel_reason="by ada")
+    site.make(parked="pause")
+    page = text(site.list())
+    assert "retry, waiting ValueError: the reason due in 5 min 3 of 3" in page
+    assert "dead ended 3 min ago 3 of 3" in page
+    assert "running asked to stop started 5 h ago" in page
+    assert "parked paused" in page
+
+
+def test_a_list_reads_no_large_column_and_counts_to_a_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _number in range(5):
+        site.make()
+    monkeypatch.setattr(listing, "COUNT_LIMIT", 3)
+    with CaptureQueriesContext(connections[site.alias]) as sent:
+        page = text(site.list())
+    on_jobs = [query["sql"] for query in sent if '"django_jobs_job"' in query["sql"]]
+    counts = [statement for statement in on_jobs if "COUNT(" in statement]
+    assert counts
+    assert all("LIMIT 3" in statement for statement in counts)
+    for column in ("payload", "result", "history", "meta"):
+        assert not any(f'"{column}"' in statement for statement in on_jobs), column
+    assert "3 or more jobs" in page
+
+
+def test_what_no_index_finds_is_looked_for_among_the_newest(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = site.make("done"), site.make("done")
+    monkeypatch.setattr(listing, "LOOK_BACK", new.pk - old.pk)
+    assert site.ids(state="done") == [new.pk]
+    assert "Looked for among the newest" in text(site.list(state="done"))
+    assert site.ids() == [new.pk, old.pk]
+    assert "Looked for among the newest" not in text(site.list())
+
+
+@pytest.mark.parametrize("asked", [{"last_error__contains": "x"}, {"payload__args": "1"}, {"id__gt": "1"}])
+def test_no_address_asks_for_a_look_at_every_row(site: Site, asked: dict[str, Any]) -> None:
+    assert site.list(**asked).status_code == 400
+
+
+def test_no_address_chooses_an_order_or_counts_by_facet(site: Site) -> None:
+    jobs = [site.make(type=name) for name in ("b", "a", "c")]
+    assert site.ids(o="2") == [job.pk for job in reversed(jobs)]
+    assert "Show counts" not in text(site.list(_facets="True"))
+
+
+def test_an_action_on_all_that_a_filter_finds_is_refused(site: Site) -> None:
+    dead = site.make("dead")
+    answer = site.act_on_list("requeue", dead, select_across="1")
+    assert "Tick the jobs" in messages(answer)[0]
+    assert dead.refresh().status == "dead"
+    assert "Select all" not in text(site.list())

@@ -1,0 +1,87 @@
+"""What PostgreSQL reads for a page of the admin's list when nearly all of many rows are finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.contrib.admin import site as admin_site
+from django.contrib.auth.models import User
+from django.db import connections
+from django.test import RequestFactory
+
+from django_jobs.admin import listing
+from django_jobs.engines.base import Engine
+from django_jobs.models import Job
+from tests.engines.common import on_postgresql
+from tests.engines.test_plans import FINISHED, UNFINISHED, _nodes, read
+
+pytestmark = [on_postgresql, pytest.mark.django_db(databases="__all__")]
+# The most rows that each list may read of 117,500: one page, what its partial index holds, or the limit of what is
+# looked through.
+PAGES: list[tuple[dict[str, str], int]] = [
+    ({}, 30_000),
+    ({"state": "due"}, 40_000),
+    ({"state": "later"}, 40_000),
+    ({"state": "retries"}, 40_000),
+    ({"state": "parked"}, 20_000),
+    ({"state": "running"}, 3_000),
+    ({"state": "done"}, 60_000),
+    ({"state": "dead-letters"}, 8_000),
+    ({"state": "cancelled"}, 100),
+    ({"state": "due", "queue": "q1", "type": "none"}, 40_000),
+    ({"type": "none"}, 45_000),
+    ({"state": "done", "queue": "none"}, 45_000),
+    ({"q": "77"}, 200),
+    ({"q": "done500"}, 1_000),
+    ({"q": "nothing"}, 50),
+]
+
+
+@contextmanager
+def explained(alias: str) -> Iterator[list[dict[str, Any]]]:
+    """Collect every node of the plan of every statement, each run under EXPLAIN ANALYZE before it is run."""
+    nodes: list[dict[str, Any]] = []
+
+    def explain(execute: Any, statement: str, parameters: Any, many: bool, context: Any) -> Any:
+        cursor = context["cursor"].cursor
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+        (found,) = cursor.fetchone()
+        (plan,) = json.loads(found) if isinstance(found, str) else found
+        nodes.extend(_nodes(plan["Plan"]))
+        return execute(statement, parameters, many, context)
+
+    with connections[alias].execute_wrapper(explain):
+        yield nodes
+
+
+def lists(query: dict[str, str]) -> Any:
+    """Make a list's page as the admin does."""
+    request = RequestFactory().get("/", query)
+    request.user = User(is_superuser=True, is_staff=True)
+    found = admin_site._registry[Job].get_changelist_instance(request)
+    return list(found.result_list)
+
+
+def test_no_list_reads_the_whole_table(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "LOOK_BACK", 20_000)
+    with connections[engine.alias].cursor() as cursor:
+        for statement in (FINISHED, UNFINISHED, "ANALYZE django_jobs_job"):
+            cursor.execute(statement, [])
+    for query, most in PAGES:
+        with explained(engine.alias) as nodes:
+            lists(query)
+        assert 0 < read(nodes) <= most, query
+
+
+def test_the_index_of_keys_serves_beginnings_in_any_collation(engine: Engine) -> None:
+    question = """
+    SELECT opcname FROM pg_index JOIN pg_opclass ON pg_opclass.oid = indclass[0]
+     WHERE indexrelid = 'django_jobs_key'::regclass
+    """
+    with connections[engine.alias].cursor() as cursor:
+        cursor.execute(question)
+        assert cursor.fetchall() == [("varchar_pattern_ops",)]

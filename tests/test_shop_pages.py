@@ -1,0 +1,99 @@
+"""The shop's page that enqueues, and the page of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from django_jobs.models import Job
+from example_project.shop.models import DemoRun, Order, Product, Vendor
+
+pytestmark = pytest.mark.django_db
+MARKUP = "<script>alert(1)</script>"
+
+
+@pytest.fixture(autouse=True)
+def project(settings: Settings) -> None:
+    settings.ROOT_URLCONF = "example_project.urls"
+
+
+@pytest.fixture
+def products() -> list[Product]:
+    DemoRun.objects.create()
+    vendor = Vendor.objects.create(code="046d", name="L")
+    return [Product.objects.create(vendor=vendor, code=f"c52{n}", name=f"R{n}", price_cents=990) for n in range(2)]
+
+
+def send(client: Client, what: str, number: Any = None, **values: Any) -> Any:
+    given = {f"{what}-{name}": value for name, value in values.items()}
+    return client.post(f"/enqueue/{what}/", {f"{what}-number": number or uuid4(), **given})
+
+
+def test_each_form_enqueues_its_job(client: Client, products: list[Product]) -> None:
+    send(client, "label", product=products[0].pk)
+    send(client, "order", product=products[0].pk, quantity=3)
+    send(client, "catalogue", part=2)
+    send(client, "broken")
+    jobs = list(Job.objects.order_by("id").values_list("type", "payload__args"))
+    order = Order.objects.get()
+    run = DemoRun.objects.get().pk
+    assert jobs == [
+        ("shop.draw_label", [run, products[0].pk]),
+        ("shop.charge_order", [order.pk]),
+        ("shop.import_catalogue", [1, 4]),
+        ("shop.import_prices", [run, "prices_extra.csv"]),
+    ]
+    assert (order.total_cents, order.lines.get().quantity) == (2970, 3)
+    assert client.get("/").content.count(b'class="state ready"') == 4
+
+
+@pytest.mark.parametrize("what", ["label", "order"])
+def test_a_form_that_is_sent_twice_enqueues_one_job(client: Client, products: list[Product], what: str) -> None:
+    number = uuid4()
+    answers = [send(client, what, number, product=products[0].pk, quantity=1) for _ in range(2)]
+    job = Job.objects.get()
+    assert [answer.url for answer in answers] == [f"/jobs/{job.pk}/"] * 2
+    assert Order.objects.count() == (what == "order")
+
+
+def test_a_page_that_is_sent_again_with_another_choice_says_what_it_did(
+    client: Client, products: list[Product]
+) -> None:
+    number = uuid4()
+    send(client, "label", number, product=products[0].pk)
+    answer = send(client, "label", number, product=products[1].pk)
+    assert answer.status_code == 409
+    assert f"This page has enqueued job {Job.objects.get().pk} already." in answer.content.decode()
+
+
+@pytest.mark.parametrize("values", [{"product": "x"}, {"product": 0}, {}, {"product": 1, "quantity": 0}])
+def test_wrong_values_enqueue_nothing(client: Client, products: list[Product], values: dict[str, Any]) -> None:
+    answer = send(client, "order", **values)
+    assert (answer.status_code, Job.objects.count(), Order.objects.count()) == (400, 0, 0)
+    assert b"errorlist" in answer.content
+    assert client.post("/enqueue/nothing/").status_code == 404
+
+
+def test_another_site_cannot_send_the_form(products: list[Product]) -> None:
+    assert send(Client(enforce_csrf_checks=True), "broken").status_code == 403
+    assert not Job.objects.exists()
+
+
+def test_a_shop_without_products_says_how_to_get_them(client: Client) -> None:
+    assert b"manage.py demo" in client.get("/").content
+    assert send(client, "broken").status_code == 400
+
+
+def test_a_jobs_page_shows_its_sentence_and_refreshes_until_it_ended(client: Client, products: list[Product]) -> None:
+    job = Job.objects.get(pk=send(client, "broken").url.split("/")[2])
+    assert job.explain()[:10] in client.get(f"/jobs/{job.pk}/").content.decode()
+    assert b"data-ended" not in client.get(f"/jobs/{job.pk}/state/").content
+    job.cancel(why=MARKUP)
+    page = client.get(f"/jobs/{job.pk}/state/").content.decode()
+    assert "data-ended" in page
+    assert MARKUP not in page
+    assert client.get("/jobs/999999999/").status_code == 404
