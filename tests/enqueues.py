@@ -66,3 +66,11 @@ def nest(depth: int, inner: Any = None) -> Any:
     for level in range(depth):
         inner = [inner] if level % 2 else {"k": inner}
     return inner
+
+
+def doubled(times: int, inner: Any = None) -> list[Any]:
+    """Return a list of few lists whose JSON has 2 to the power of `times` values."""
+    found = [inner]
+    for _ in range(times):
+        found = [found, found]
+    return found
