@@ -217,8 +217,7 @@ class Enqueue:
         if other == _NOTHING_GIVEN:
             return self
         given = {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not None}
-        if self.timeout is UNSET:
-            del given["timeout"]
+        given["timeout"] = other.timeout if self.timeout is UNSET else self.timeout
         if "run_at" in given or "delay" in given:
             other = replace(other, run_at=None, delay=None)
         return replace(other, **given)

@@ -38,6 +38,7 @@ def endless() -> None: ...
 
 
 keyed = take.using(idempotency_key="k")
+nothing_keyed = nothing.using(idempotency_key="k")
 
 
 @contextmanager
@@ -49,7 +50,11 @@ def refused(engine: Engine, error: type[JobsError], said: str) -> Iterator[None]
             yield
         after = nothing.enqueue(2)
     assert str(caught.value) == said
-    assert list(Job.objects.using(engine.alias).order_by("id")) == [before, after]
+    assert jobs(engine) == [before, after]
+
+
+def jobs(engine: Engine) -> list[Job]:
+    return list(Job.objects.using(engine.alias).order_by("id"))
 
 
 def stored(made: Job) -> dict[str, Any]:
