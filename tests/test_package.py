@@ -33,6 +33,7 @@ LAYERS = [
     ["conf", "context"],
     ["models"],
     ["registry", "options"],
+    ["calls"],
     ["engines"],
     ["log", "pauses"],
     ["queue"],

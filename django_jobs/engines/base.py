@@ -7,12 +7,12 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs.engines.idle import close_if_dead, close_if_unusable, in_transaction
@@ -145,6 +145,8 @@ DEADLINE = "deadline"
 STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, REQUEUED)
 
 
+# Not its result and history, which may be large, when many are read.
+HOLDER_FIELDS = ("id", "type", "payload", "idempotency_key", "key_holds")
 # Lines of a job's history that are kept: the first, and the last nine.
 HISTORY_LIMIT = 10
 EXPIRED = "The time by which it had to start passed before a worker took it."
@@ -214,6 +216,10 @@ class Engine(ABC):
     @abstractmethod
     def insert(self, new: NewJob) -> Job: ...
 
+    def storing(self) -> AbstractContextManager[None]:
+        """Open the transaction, or savepoint, in which many jobs are stored."""
+        return transaction.atomic(using=self.alias)
+
     @abstractmethod
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
         """Insert in this order, except those whose key is taken; return each one's id, None for those.
@@ -225,17 +231,14 @@ class Engine(ABC):
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
         """Insert unless the key is taken, then None. Raise EnqueueTimeout when its holder does not end in time."""
 
+    @abstractmethod
     def holder(self, key: str) -> Job | None:
         """Return the job that has a key. One that frees it when it is claimed cannot be claimed until the caller's
-        transaction ends: its run must see what the caller wrote."""
-        with self.on_working_connection():
-            found: Job | None = Job.objects.using(self.alias).filter(idempotency_key=key).first()
-            return found
+        transaction ends: its run must see what the caller wrote. Raise EnqueueTimeout when that cannot be had in time."""
 
+    @abstractmethod
     def holders(self, keys: Sequence[str]) -> dict[str, Job]:
-        """Return the jobs that have these keys, as `holder` does."""
-        found = ((key, self.holder(key)) for key in keys)
-        return {key: job for key, job in found if job is not None}
+        """Return the jobs that have these keys, as `holder` does, with no more of them loaded than HOLDER_FIELDS."""
 
     @abstractmethod
     def claim(self, order: ClaimOrder) -> ClaimResult:

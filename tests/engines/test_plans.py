@@ -24,13 +24,14 @@ pytestmark = [on_postgresql, beside_others]
 
 FILL = """
 INSERT INTO django_jobs_job (type, queue, priority, payload, status, parked, run_at, finished_at, token, locked_by,
-                             locked_until, idempotency_key)
+                             locked_until, idempotency_key, expires_at)
 SELECT 'tests.app.jobs.nothing', 'q' || n %% 3, n %% 5, '{{"args": [], "kwargs": {{}}}}', kind.status, kind.parked,
        statement_timestamp() + (n - kind.past) * interval '1 second',
        CASE WHEN kind.status IN ('done', 'dead') THEN statement_timestamp() END, 1,
        CASE WHEN kind.status = 'running' THEN 'w' || n %% 7 || ':' || n END,
        CASE WHEN kind.status = 'running' THEN statement_timestamp() + (n %% 2 - 0.5) * interval '1 hour' END,
-       CASE WHEN n %% 10 = 0 THEN kind.status || n || coalesce(kind.parked, '') END
+       CASE WHEN n %% 10 = 0 THEN kind.status || n || coalesce(kind.parked, '') END,
+       CASE WHEN n %% 100 = 0 THEN statement_timestamp() + (n %% 200 - 50) * interval '1 hour' END
   FROM (VALUES {}) kind (status, parked, total, past), generate_series(1, kind.total) n
 """
 # How many of each kind, and how many of those are due.
@@ -98,6 +99,8 @@ HOT: dict[str, tuple[Callable[[Engine, list[Run]], Any], set[str], int]] = {
     "expired": (lambda engine, runs: engine.expired(500), {"django_jobs_running"}, 700),
     "expired_exist": (lambda engine, runs: engine.expired_exist(), {"django_jobs_running"}, 600),
     "held_by": (lambda engine, runs: engine.held_by("w3"), {"django_jobs_running"}, 200),
+    "cancel_expired": (lambda engine, runs: engine.cancel_expired(500), {"django_jobs_expiring"}, 250),
+    "holders": (lambda engine, runs: engine.holders([f"done{n}0" for n in range(100)]), {"django_jobs_key"}, 110),
     "holder": (lambda engine, runs: engine.holder("done10"), {"django_jobs_key"}, 5),
 }
 
