@@ -117,6 +117,7 @@ class Job(models.Model):
             ),
             models.Index(
                 "type",
+                "queue",
                 F("priority").desc(),
                 "run_at",
                 "id",
