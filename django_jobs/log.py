@@ -7,6 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from django_jobs.engines.base import Claimed, Run
 
 logger = logging.getLogger("django_jobs")
@@ -95,11 +97,11 @@ def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: fl
     else:
         _say(
             logging.ERROR,
-            "Job %d %s is %s (%s): %s",
+            "Job %d %s is %s%s: %s",
             claimed.id,
             claimed.type,
             status,
-            cause,
+            "" if cause == status else f" ({cause})",
             error,
             extra=_job(claimed),
         )
@@ -131,6 +133,19 @@ def job_lost(job_id: int, status: str, cause: str, error: str) -> None:
 
 def job_act(job_id: int, what: str, said: str) -> None:
     _say(logging.INFO, "Job %d %s: %s", job_id, what, said)
+
+
+def paused(kind: str, name: str, until: datetime | None, by: str, why: str) -> None:
+    said = "".join([f" by {by}" if by else "", f" until {until.isoformat()}" if until else "", f": {why}" if why else ""])
+    _say(logging.INFO, "The %s %s is paused%s", kind, name, said)
+
+
+def resumed(kind: str, name: str) -> None:
+    _say(logging.INFO, "The %s %s is resumed", kind, name)
+
+
+def purged(number: int, first: int, last: int, by: str) -> None:
+    _say(logging.INFO, "%d jobs were deleted%s, from id %d to %d", number, f" by {by}" if by else "", first, last)
 
 
 def heart_stopped() -> None:
