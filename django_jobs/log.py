@@ -136,7 +136,9 @@ def job_act(job_id: int, what: str, said: str) -> None:
 
 
 def paused(kind: str, name: str, until: datetime | None, by: str, why: str) -> None:
-    said = "".join([f" by {by}" if by else "", f" until {until.isoformat()}" if until else "", f": {why}" if why else ""])
+    said = "".join(
+        [f" by {by}" if by else "", f" until {until.isoformat()}" if until else "", f": {why}" if why else ""]
+    )
     _say(logging.INFO, "The %s %s is paused%s", kind, name, said)
 
 

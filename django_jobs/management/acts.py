@@ -73,7 +73,7 @@ def pause(options: dict[str, Any], say: Say) -> Answer:
     except InvalidJob as error:
         given.refuse(str(error))
     _warn_of_unknown(what, say)
-    (found,) = [item for item in report.pauses() if (item["kind"], item["name"]) == (row.kind, row.name)] or [None]
+    found = next((item for item in report.pauses() if (item["kind"], item["name"]) == (row.kind, row.name)), None)
     end = f"until {found['until']}" if found and found["until"] else "until it is resumed"
     return Answer(found, [f"The {row.kind} {row.name!r} is paused {end}. What runs goes on."])
 

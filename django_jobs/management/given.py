@@ -44,7 +44,9 @@ def duration(value: str | None, name: str) -> float | None:
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([smhd]?)", value, re.ASCII)
     seconds = float(found[1]) * UNITS[found[2]] if found else 0.0
     if not 0 < seconds <= LONGEST_DELAY:
-        refuse(f"{name} is {value[:80]!r}; give seconds, or a number with s, m, h or d, as 90, 30m or 7d (ten years at most).")
+        refuse(
+            f"{name} is {value[:80]!r}; give seconds, or a number with s, m, h or d, as 90, 30m or 7d (ten years at most)."
+        )
     return seconds
 
 

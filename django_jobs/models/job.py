@@ -213,7 +213,8 @@ class Job(models.Model):
         """End this job as cancelled or, while it runs, ask its run to stop; return it as it is then.
 
         A running handler is told within a heartbeat, and the job is cancelled when its run has ended, however it did; a
-        result that it returned is kept. `why` and `by` are kept in the history. Raises StateConflict when it has ended, and JobDoesNotExist when it is gone.
+        result that it returned is kept. `why` and `by` are kept in the history. Raises StateConflict when it has ended,
+        and JobDoesNotExist when it is gone.
         """
         from django_jobs.queue import operate
 

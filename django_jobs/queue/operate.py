@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any, Literal
 
 from django.db import IntegrityError
-from django.db.models import Case, F, Func, TextField, Value, When
+from django.db.models import Case, F, Value, When
 from django.db.models.functions import Now
 
 from django_jobs import log, payload
@@ -16,6 +16,7 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.base import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict, WaitTimeout, shown
 from django_jobs.models import Job
+from django_jobs.models.clock import ClockText
 from django_jobs.outcomes import seconds
 
 TEXT_LIMIT = 1000
@@ -138,20 +139,8 @@ def wait(job: Job, timeout: float) -> Job:
     return job
 
 
-class _ClockText(Func):
-    """The database's time as the lines of a history have it."""
-
-    output_field = TextField()
-
-    def as_postgresql(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[Any, ...]]:
-        return """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')""", ()
-
-    def as_sqlite(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[Any, ...]]:
-        return "strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', 'now')", ()
-
-
 def _see(job_id: int) -> Any:
-    found = Job.objects.using(jobs_alias()).filter(pk=job_id).annotate(clock=_ClockText()).first()
+    found = Job.objects.using(jobs_alias()).filter(pk=job_id).annotate(clock=ClockText()).first()
     if found is None:
         raise JobDoesNotExist(f"There is no job {job_id}.")
     return found

@@ -119,7 +119,10 @@ KNOWN = (report.name, *TYPES)
 PARKED: dict[str, tuple[Callable[[Engine], Any], int]] = {
     "claim": (lambda engine: engine.claim(order(20, types=KNOWN)), 100),
     "claim_parked": (lambda engine: engine.claim_parked(order(20, types=KNOWN)), 80),
-    "claim_parked of what is paused": (lambda engine: engine.claim_parked(order(20, types=KNOWN, queues=("shut",))), 40),
+    "claim_parked of what is paused": (
+        lambda engine: engine.claim_parked(order(20, types=KNOWN, queues=("shut",))),
+        40,
+    ),
     "claim_parked of a paused type": (lambda engine: engine.claim_parked(order(20, types=(report.name,))), 0),
     "look": (lambda engine: engine.look(None, KNOWN), 60),
     "look at what is paused": (lambda engine: engine.look(("shut",), KNOWN), 60),
