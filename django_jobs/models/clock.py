@@ -3,6 +3,15 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import Func, TextField
+from django.db.models.functions import Now
+
+
+class Clock(Now):
+    """The database's time, to be stored: on SQLite, where times are compared as text, with as many digits as all others."""
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'NOW')"
+        return self.as_sql(compiler, connection, template=template, **extra)
 
 
 class ClockText(Func):

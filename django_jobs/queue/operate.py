@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 from django.db import IntegrityError
 from django.db.models import Case, F, Value, When
-from django.db.models.functions import Now
 
 from django_jobs import log, payload
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.base import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict, WaitTimeout, shown
 from django_jobs.models import Job
-from django_jobs.models.clock import ClockText
+from django_jobs.models.clock import Clock, ClockText
 from django_jobs.outcomes import seconds
 
 TEXT_LIMIT = 1000
@@ -63,7 +62,7 @@ def _call_off(seen: Any, said: str) -> bool:
             seen,
             status=Job.Status.CANCELLED,
             parked=None,
-            finished_at=Now(),
+            finished_at=Clock(),
             cancel_reason=said,
             history=_history(seen, CALLED_OFF, said),
             idempotency_key=Case(When(key_holds=Job.KeyHolds.WINDOW, then=F("idempotency_key")), default=Value(None)),
@@ -100,7 +99,7 @@ def _requeue(seen: Any, said: str) -> bool:
             return _change(
                 seen,
                 status=Job.Status.READY,
-                run_at=Now(),
+                run_at=Clock(),
                 expires_at=None,
                 attempts=0,
                 losses=min(seen.losses, 1),

@@ -10,10 +10,11 @@ import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from django.db import connections, transaction
 
-from django_jobs import Context, job
+from django_jobs import Cancel, Context, Fail, Retry, Snooze, job
 from tests import router
 from tests.app.models import Effect
 
@@ -122,6 +123,21 @@ def _effect_and_close(key: str, run: int) -> None:
 def report_and_return(context: Context, steps: int) -> None:
     for step in range(1, steps + 1):
         context.progress(step, steps, "\ud800 step\x00")
+
+
+@job(takes_context=True, max_attempts=3)
+def end_when_asked(context: Context, key: str, how: str) -> Any:
+    """Leave "<key>:start", go on until asked to stop, leave "<key>:asked", and end in the way given."""
+    effect(f"{key}:start", context.run)
+    while not context.should_stop:
+        time.sleep(0.01)
+    effect(f"{key}:asked", context.run)
+    match how:
+        case "raise":
+            raise RuntimeError("told to stop")
+        case "die":
+            os._exit(7)
+    return {"return": "half done", "snooze": Snooze(0), "retry": Retry(0), "fail": Fail("no"), "cancel": Cancel()}[how]
 
 
 if "DJANGO_JOBS_TEST_WITHOUT_NEWER" not in os.environ:

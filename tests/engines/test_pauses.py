@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import transaction
 from django.db.models.functions import Now
 
 from django_jobs import InvalidJob, InvalidJobType, pause, resume
@@ -30,6 +31,8 @@ from tests.engines.common import (
 from tests.threads import session, together
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from django_jobs.engines.base import Engine
 
 BOTH = (*TYPES, leave_effect.name)
@@ -117,9 +120,10 @@ def test_a_paused_type_that_is_unknown_here_is_parked_as_unknown(engine: Engine)
 
 @alone
 def test_of_what_is_parked_the_urgent_comes_first_whatever_its_type_and_queue(engine: Engine) -> None:
+    jobs: list[tuple[str, Any, str]] = [("a", nothing, "x"), ("b", report, "y"), ("c", report, "a")]
     made = {
         (name, priority): job.using(priority=priority, queue=queue).enqueue(1)
-        for name, job, queue in [("a", nothing, "x"), ("b", report, "y"), ("c", report, "a")]
+        for name, job, queue in jobs
         for priority in (0, 50)
     }
     types = (nothing.name, report.name)
@@ -170,8 +174,6 @@ def test_pausing_what_is_paused_replaces_the_pause(engine: Engine) -> None:
 
 @alone
 def test_a_pause_belongs_to_the_callers_transaction(engine: Engine) -> None:
-    from django.db import transaction
-
     (made,) = ids(enqueue(1))
     with transaction.atomic(using=engine.alias):
         pause(queue="default")
@@ -253,6 +255,7 @@ def test_pausing_and_resuming_beside_claims_loses_no_job_and_takes_none_twice(en
             resume(type=nothing)
         return []
 
-    taken = together([partial(drain, 1), partial(drain, 2), toggle])
+    calls: list[Callable[[], list[int]]] = [partial(drain, 1), partial(drain, 2), toggle]
+    taken = together(calls)
     assert sorted(job_id for part in taken for job_id in part) == made
     assert not Job.objects.using(engine.alias).parked().exists()
