@@ -138,11 +138,15 @@ DATABASE_AWAY = "database away"
 CONNECTION_BROKE = "connection broke"
 STOPPED = "stopped"
 WORKER_FAILED = "worker failed"
-# No run but an act: it clears nobody of having killed a process.
+# No ends of runs, but what people did and what time did: none clears a job of having killed a process.
 REQUEUED = "requeued"
 DEADLINE = "deadline"
+CALLED_OFF = "called off"
+ASKED_TO_STOP = "asked to stop"
+TOO_LATE = "expired"
+ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP)
 # A run that ended by one of these said nothing of its job: they do not part two deaths.
-STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, REQUEUED)
+STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, TOO_LATE, *ACTS)
 
 
 # Not its result and history, which may be large, when many are read.
@@ -150,7 +154,7 @@ HOLDER_FIELDS = ("id", "type", "payload", "idempotency_key", "key_holds")
 # Lines of a job's history that are kept: the first, and the last nine.
 HISTORY_LIMIT = 10
 EXPIRED = "The time by which it had to start passed before a worker took it."
-EXPIRED_ENTRY = json.dumps({"cause": "expired", "error": EXPIRED, "worker": "", "seconds": 0.0})
+EXPIRED_ENTRY = json.dumps({"cause": TOO_LATE, "error": EXPIRED, "worker": "", "seconds": 0.0})
 
 
 def died_before(history: Sequence[dict[str, object]]) -> bool:
@@ -161,11 +165,6 @@ def died_before(history: Sequence[dict[str, object]]) -> bool:
         if line["cause"] not in STREAK:
             return False
     return False
-
-
-def ended(token: int, status: str, last_run: int | None, last_cause: str | None) -> bool:
-    """Tell by its job's row, which has still the run's token, whether a run ended otherwise than by its lease."""
-    return status != "running" and (last_run, last_cause) != (token, LEASE_RAN_OUT)
 
 
 def milliseconds(seconds: float) -> int:
@@ -292,6 +291,11 @@ class Engine(ABC):
 
     @abstractmethod
     def expired_exist(self) -> bool: ...
+
+    @abstractmethod
+    def acting(self) -> AbstractContextManager[None]:
+        """Return a transaction for what a person does to jobs, inside the caller's if there is one: it may write from
+        its start, and raises StateConflict when it waited for others as long as an enqueue would."""
 
     def probe(self, timeout: float) -> bool:
         """Tell, on a new connection and within `timeout` seconds, whether the database answers and can be written."""

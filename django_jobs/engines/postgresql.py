@@ -16,6 +16,7 @@ from django_jobs.engines.base import (
     EXPIRED,
     EXPIRED_ENTRY,
     HOLDER_FIELDS,
+    LEASE_RAN_OUT,
     STREAK,
     Claimed,
     ClaimOrder,
@@ -27,11 +28,10 @@ from django_jobs.engines.base import (
     NewJob,
     Run,
     Settlement,
-    ended,
     milliseconds,
 )
 from django_jobs.engines.sql import statement
-from django_jobs.exceptions import EnqueueTimeout
+from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 
 # Characters of JSON from which a result is written by a statement of its own.
@@ -200,14 +200,14 @@ class PostgreSQLEngine(Engine):
         with self.connection.cursor() as cursor:
             # FOR SHARE, and the status looked at afterwards: an end whose COMMIT is under way is waited for, not missed.
             cursor.execute(
-                "SELECT job.id, job.token, job.status, (job.history -> -1 ->> 'run')::bigint, "
-                "job.history -> -1 ->> 'cause' FROM django_jobs_job job "
+                "SELECT job.id, job.status <> 'running' AND NOT job.history @> jsonb_build_array("
+                "jsonb_build_object('run', job.token, 'cause', %(lost)s::text)) FROM django_jobs_job job "
                 "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token) USING (id) "
                 # Named once more: as a join alone the planner may read the whole table.
                 "WHERE job.id = ANY (%(ids)s::bigint[]) AND job.token = given.token ORDER BY job.id FOR SHARE OF job",
-                {"ids": [run.id for run in runs], "tokens": [run.token for run in runs]},
+                {"ids": [run.id for run in runs], "tokens": [run.token for run in runs], "lost": LEASE_RAN_OUT},
             )
-            return {job_id for job_id, *found in cursor.fetchall() if ended(*found)}
+            return {job_id for job_id, ended in cursor.fetchall() if ended}
 
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
         fences = _fences(sorted(runs))
@@ -249,6 +249,20 @@ class PostgreSQLEngine(Engine):
                 "WHERE status = 'running' AND locked_until < clock_timestamp())"
             )
             return bool(cursor.fetchone()[0])
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        limit = conf().enqueue_timeout
+        try:
+            with transaction.atomic(using=self.alias), self._lock_timeout():
+                yield
+        except OperationalError as error:
+            if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise StateConflict(
+                    f"Another transaction holds the job or its idempotency key, and did not end within {limit:g} s "
+                    "(ENQUEUE_TIMEOUT); try again when it is over."
+                ) from error
+            raise
 
     def _answers(self, timeout: float) -> bool:
         parameters = self.connection.get_connection_params()

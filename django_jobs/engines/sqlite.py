@@ -16,6 +16,7 @@ from django_jobs.engines.base import (
     EXPIRED_ENTRY,
     HISTORY_LIMIT,
     HOLDER_FIELDS,
+    LEASE_RAN_OUT,
     Claimed,
     ClaimOrder,
     ClaimResult,
@@ -27,7 +28,6 @@ from django_jobs.engines.base import (
     Run,
     Settlement,
     died_before,
-    ended,
     milliseconds,
 )
 from django_jobs.engines.sqlite_parts import (
@@ -217,12 +217,11 @@ class SQLiteEngine(Engine):
             return {
                 run.id
                 for run in runs
-                for found in cursor.execute(
-                    "SELECT token, status, json_extract(history, '$[#-1].run'), json_extract(history, '$[#-1].cause') "
-                    "FROM django_jobs_job WHERE id = %s AND token = %s",
+                for (history,) in cursor.execute(
+                    "SELECT history FROM django_jobs_job WHERE id = %s AND token = %s AND status <> 'running'",
                     [run.id, run.token],
                 ).fetchall()
-                if ended(*found)
+                if not any((line["run"], line["cause"]) == (run.token, LEASE_RAN_OUT) for line in json.loads(history))
             }
 
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
@@ -277,6 +276,11 @@ class SQLiteEngine(Engine):
 
     def expired_exist(self) -> bool:
         return False
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        with self._writing():
+            yield
 
     def _answers(self, timeout: float) -> bool:
         try:

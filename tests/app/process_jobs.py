@@ -12,10 +12,11 @@ import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from django.db import connections, transaction
 
-from django_jobs import Context, job
+from django_jobs import Cancel, Context, Fail, Retry, Snooze, job
 from tests import router
 from tests.app.models import Effect
 
@@ -136,6 +137,21 @@ def use_up_descriptors(context: Context, key: str) -> None:
         with suppress(OSError):
             while True:
                 os.dup(0)
+
+
+@job(takes_context=True, max_attempts=3)
+def end_when_asked(context: Context, key: str, how: str) -> Any:
+    """Leave "<key>:start", go on until asked to stop, leave "<key>:asked", and end in the way given."""
+    effect(f"{key}:start", context.run)
+    while not context.should_stop:
+        time.sleep(0.01)
+    effect(f"{key}:asked", context.run)
+    match how:
+        case "raise":
+            raise RuntimeError("told to stop")
+        case "die":
+            os._exit(7)
+    return {"return": "half done", "snooze": Snooze(0), "retry": Retry(0), "fail": Fail("no"), "cancel": Cancel()}[how]
 
 
 if "DJANGO_JOBS_TEST_WITHOUT_NEWER" not in os.environ:
