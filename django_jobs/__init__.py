@@ -1,6 +1,7 @@
 """Background jobs for Django, kept in the project's own database."""
 
 from django_jobs.backoff import Backoff
+from django_jobs.calls import Call
 from django_jobs.context import Context
 from django_jobs.decorators import JobFunction, job
 from django_jobs.exceptions import (
@@ -20,6 +21,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Backoff",
+    "Call",
     "Cancel",
     "Context",
     "EnqueueTimeout",

@@ -103,6 +103,7 @@ class Conf:
     max_attempts: int = _setting(8, _whole)
     default_timeout: float = _setting(900.0, _duration)
     max_uncounted: int = _setting(10, _whole)
+    idempotency_window: float = _setting(86_400.0, _duration)
     max_payload_bytes: int = _setting(MIB, _whole)
     max_result_bytes: int = _setting(MIB, _whole)
 

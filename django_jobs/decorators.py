@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 
 from django_jobs import options, registry
 from django_jobs.backoff import Backoff
+from django_jobs.calls import Call
 from django_jobs.context import Context
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.registry import JobType
@@ -72,6 +73,30 @@ class JobFunction(Generic[C, P, R_co]):
 
         return await sync_to_async(self.enqueue)(*args, **kwargs)
 
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[P]:
+        """Return a call of this function with its options, for `enqueue_many`. It is checked when it is enqueued."""
+        return Call(job_type=self.job_type, using=self._using, args=args, kwargs=kwargs)
+
+    def enqueue_many(self, calls: Iterable[Call[P]], /) -> list[int]:
+        """Store many calls of this function, all or none, and return their jobs' ids in the order of the calls.
+
+        `calls` may be any iterable. It is read inside the transaction, or savepoint, in which the jobs are stored, and
+        in parts: memory holds about a thousand calls, the ids, and all calls that have an idempotency key. Options on
+        this function are those of the calls that do not have them. Of calls with one key the first is stored, and all
+        get its id.
+
+        Raises what `enqueue` raises, with the place of the call, as in `calls[3]: ...`. The transaction stays usable.
+        """
+        from django_jobs.queue.enqueue_many import enqueue_many  # as above
+
+        return enqueue_many(self.job_type, self._using, calls)
+
+    async def aenqueue_many(self, calls: Iterable[Call[P]], /) -> list[int]:
+        """Do what `enqueue_many` does, from async code; `calls` is read on a thread that may use the database."""
+        from asgiref.sync import sync_to_async
+
+        return await sync_to_async(self.enqueue_many)(calls)
+
     def using(self, **changes: Unpack[Using]) -> JobFunction[C, P, R_co]:
         """Return a copy whose enqueues use these options.
 
@@ -79,8 +104,8 @@ class JobFunction(Generic[C, P, R_co]):
         by `expires`, a datetime or a duration from the enqueue, is cancelled. `unique` says how long `idempotency_key`
         holds: "window" (default) until the row is archived, "unfinished" until the job has ended, "waiting" until it is
         claimed. `detached` allows an enqueue while a transaction is open on another database and none on the jobs'
-        database. Raises InvalidJob or
-        InvalidJobType when an option is unknown or its value cannot be used.
+        database. Raises InvalidJob or InvalidJobType when an option is unknown or its value cannot be used; what does
+        not go together is found by the enqueue.
         """
         return JobFunction(self.job_type, self._using.changed(dict(changes)))
 

@@ -53,11 +53,12 @@ class EnqueueTimeout(JobsError):
 class IdempotencyConflict(JobsError):
     """The idempotency key belongs to a job of another type or with other arguments."""
 
-    def __init__(self, key: str, job_id: int, held: str, asked: str) -> None:
+    def __init__(self, key: str, job_id: int | None, held: str, asked: str, place: str = "") -> None:
         super().__init__(
-            f"The idempotency key {key!r} belongs to job {job_id}, {held}; it cannot also stand for {asked}. "
+            f"{place}The idempotency key {key!r} belongs to {held}; it cannot also stand for {asked}. "
             "Use another key for another call."
         )
+        # None when it is another call of the same enqueue_many that has the key.
         self.job_id = job_id
 
 

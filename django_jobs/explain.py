@@ -10,7 +10,9 @@ from django.db.models.functions import Now
 
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
-from django_jobs.models import Job, Worker
+from django_jobs.engines.base import ASKED_TO_STOP, CALLED_OFF, REQUEUED
+from django_jobs.models import Job, Pause, Worker
+from django_jobs.models.clock import ClockText
 
 AHEAD_LIMIT = 1000
 
@@ -18,18 +20,20 @@ AHEAD_LIMIT = 1000
 def explain(job: Job) -> str:
     """Say in a sentence why a job is not running, or how it ended."""
     alias = job._state.db or jobs_alias()
-    found = Job.objects.using(alias).filter(pk=job.pk).annotate(clock=Now()).first()
+    rows = Job.objects.using(alias).filter(pk=job.pk)
+    found = rows.annotate(clock=Now(), clock_text=ClockText()).first()
     if found is None:
         return f"Job {job.pk} is gone: it was deleted."
     now: datetime = found.clock
-    live = list(live_workers(alias))
     match found.status:
         case Job.Status.READY:
-            return _ready(found, now, live, alias)
+            return _ready(found, now, alias)
         case Job.Status.RUNNING:
             return _running(found, now, alias)
         case Job.Status.DONE:
             return f"Done {_age(found.finished_at, now)} ago{_took(found)}."
+        case Job.Status.CANCELLED if found.cancel_reason is not None:
+            return f"Cancelled {_age(found.finished_at, now)} ago {_said(found.cancel_reason)}{_meanwhile(found)}."
         case _:
             return f"{_ended(found)} {_age(found.finished_at, now)} ago: {_why(found)}"
 
@@ -39,24 +43,53 @@ def live_workers(alias: str) -> Any:
     return Worker.objects.using(alias).filter(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
 
 
-def _ready(job: Job, now: datetime, live: list[Worker], alias: str) -> str:
+def _ready(job: Any, now: datetime, alias: str) -> str:
+    paused = [_pause(row, now) for row in _pauses_of(job, alias)]
     if job.run_at > now:
-        return f"{_waits_for(job)} is due in {span(job.run_at - now)}{_after_what(job)}."
+        held = f"; but {' and '.join(paused)}" if paused else ""
+        return f"{_waits_for(job)} is due in {span(job.run_at - now)}{_after_what(job)}{held}{_expiry(job, now)}."
     due = f"Due for {_age(job.run_at, now)}"
+    if job.expires_at is not None and job.expires_at <= now:
+        late = _age(job.expires_at, now)
+        return f"{due}, but the time by which it had to start passed {late} ago: it is about to be cancelled."
+    if paused:
+        return f"{due}, but {' and '.join(paused)}{_expiry(job, now)}."
+    return f"{due}{_unserved(job, list(live_workers(alias)), alias)}{_expiry(job, now)}."
+
+
+def _pauses_of(job: Job, alias: str) -> Any:
+    of_it = Q(kind=Pause.Kind.QUEUE, name=job.queue) | Q(kind=Pause.Kind.TYPE, name=job.type)
+    return Pause.objects.using(alias).in_force().filter(of_it).order_by("kind")
+
+
+def _pause(row: Pause, now: datetime) -> str:
+    by = f" by {row.by}" if row.by else ""
+    end = f"for another {span(row.until - now)}" if row.until else "until it is resumed"
+    why = f" ({row.why.rstrip('.')})" if row.why else ""
+    return f"its {row.kind} {row.name!r} was paused{by} {_age(row.created_at, now)} ago {end}{why}"
+
+
+def _expiry(job: Job, now: datetime) -> str:
+    return f"; it is cancelled unless it starts within {span(job.expires_at - now)}" if job.expires_at else ""
+
+
+def _unserved(job: Any, live: list[Worker], alias: str) -> str:
     if not live:
-        return f"{due}, but no worker is running: start `manage.py runworkers`."
+        return ", but no worker is running: start `manage.py runworkers`"
     serving = [worker for worker in live if worker.queues is None or job.queue in worker.queues]
     if not serving:
-        return f"{due}, but none of the {len(live)} live workers serves the queue {job.queue!r}."
+        return f", but none of the {len(live)} live workers serves the queue {job.queue!r}"
     knowing = [worker for worker in serving if job.type in worker.types]
     if not knowing:
-        return f"{due}, but no live worker that serves the queue {job.queue!r} knows the type {job.type!r}."
-    if job.parked == Job.Parked.TYPE:
-        by_whom = f"a worker without the type {job.type!r} parked it"
-        return f"{due}; {by_whom}, and one of the {len(knowing)} that know it takes it next."
-    return (
-        f"{due}{_after_what(job)}; {_ahead(job, alias)} before it in its queue, {len(knowing)} live workers serve it."
-    )
+        return f", but no live worker that serves the queue {job.queue!r} knows the type {job.type!r}"
+    match job.parked:
+        case Job.Parked.TYPE:
+            return f"; a worker without the type {job.type!r} parked it, and one of the {len(knowing)} that know it takes it next"
+        case Job.Parked.PAUSE:
+            return f"; it was parked by a pause that is over, and one of the {len(knowing)} that know its type takes it next"
+        case Job.Parked.SUSPECT:
+            return "; it may have killed its process, and waits to be run alone"
+    return f"{_after_what(job)}; {_ahead(job, alias)} before it in its queue, {len(knowing)} live workers serve it"
 
 
 def _waits_for(job: Job) -> str:
@@ -65,10 +98,12 @@ def _waits_for(job: Job) -> str:
     return "The next run" if job.token else "The first run"
 
 
-def _after_what(job: Job) -> str:
+def _after_what(job: Any) -> str:
     last = job.history[-1] if job.history else None
     if not last:
         return ""
+    if last["cause"] == REQUEUED:
+        return f"; requeued {_line_age(job, last)} ago {_said(last['error'])}"
     streak = 0
     for line in reversed(job.history):
         if line["cause"] != last["cause"]:
@@ -78,18 +113,32 @@ def _after_what(job: Job) -> str:
     return f"; the last run ended as {last['cause']!r}{times}: {last['error']}".rstrip(".")
 
 
+def _said(text: str) -> str:
+    """Return who did something, and why, as the end of a sentence."""
+    text = text.rstrip(".")
+    return text if text.startswith("by ") else f"by a person: {text}"
+
+
+def _line_age(job: Any, line: dict[str, Any]) -> str:
+    """Return how long ago a line of the history was written: both times are the database's, as text in UTC."""
+    try:
+        return span(datetime.fromisoformat(job.clock_text) - datetime.fromisoformat(line["at"]))
+    except (KeyError, TypeError, ValueError):  # a line that was written by hand
+        return "some time"
+
+
 def _ahead(job: Job, alias: str) -> str:
     earlier = Q(priority__gt=job.priority) | Q(priority=job.priority, run_at__lt=job.run_at)
     ahead = Job.objects.using(alias).due().filter(earlier, queue=job.queue)[:AHEAD_LIMIT].count()
     return f"{ahead if ahead < AHEAD_LIMIT else f'{AHEAD_LIMIT} or more'} due jobs are"
 
 
-def _running(job: Job, now: datetime, alias: str) -> str:
+def _running(job: Any, now: datetime, alias: str) -> str:
     assert job.locked_by is not None
     assert job.locked_until is not None
     worker = Worker.objects.using(alias).filter(pk=job.locked_by.partition(":")[0]).first()
     where = f"on {worker}" if worker else "in a worker process that is gone or has not said it is there"
-    sentence = f"Runs for {_age(job.last_started_at, now)} {where} (run {job.token})"
+    sentence = f"Runs for {_age(job.last_started_at, now)} {where} (run {job.token}){_asked_to_stop(job)}"
     if job.locked_until < now:
         return f"{sentence}; its lease ran out {_age(job.locked_until, now)} ago, and it goes back at the next sweep."
     if worker and now - worker.heartbeat_at > timedelta(seconds=2 * conf().heartbeat):
@@ -97,7 +146,31 @@ def _running(job: Job, now: datetime, alias: str) -> str:
         return (
             f"{sentence}; the worker is silent for {silent}, and the job goes back in {span(job.locked_until - now)}."
         )
-    return f"{sentence}, leased for another {span(job.locked_until - now)}{_after_what(job)}."
+    return f"{sentence}, leased for another {span(job.locked_until - now)}{_before(job)}."
+
+
+def _before(job: Any) -> str:
+    return "" if job.cancel_reason is not None else _after_what(job)
+
+
+def _asked_to_stop(job: Any) -> str:
+    if job.cancel_reason is None:
+        return ""
+    asked: dict[str, Any] = next((line for line in reversed(job.history) if line["cause"] == ASKED_TO_STOP), {})
+    return (
+        f"; it was asked to stop {_line_age(job, asked)} ago {_said(job.cancel_reason)}: its handler is told with a "
+        f"heartbeat (every {conf().heartbeat:g} s), and it is cancelled when its run ends"
+    )
+
+
+def _meanwhile(job: Any) -> str:
+    """Say how a run ended that was asked to stop."""
+    last = job.history[-1] if job.history else None
+    if not last or last["run"] != job.token or last["cause"] == CALLED_OFF:
+        return ""
+    if last["cause"] == ASKED_TO_STOP:
+        return "; its run returned or was not begun"
+    return f"; its run ended as {last['cause']!r}: {last['error']}".rstrip(".")
 
 
 def _ended(job: Job) -> str:

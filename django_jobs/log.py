@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from django_jobs.engines.base import Claimed, Run
 
 logger = logging.getLogger("django_jobs")
@@ -70,14 +72,10 @@ def process_drains(pid: int, jobs: Sequence[int], drain: float) -> None:
     )  # fmt: skip
 
 
-def process_emptied(pid: int, jobs: Sequence[int]) -> None:
-    _say(logging.WARNING, "Worker process %d is ended with what did not end at its deadline (%s)", pid, _jobs(jobs))
-
-
-def process_held(pid: int, jobs: Sequence[int]) -> None:
+def process_ended(pid: int, jobs: Sequence[int], is_held: bool) -> None:
     _say(logging.ERROR,
-        "Worker process %d does not answer, and what it runs is past its deadline (%s); it is ended and replaced",
-        pid, _jobs(jobs),
+        "Worker process %d %s; it is ended with what did not end at its deadline (%s)",
+        pid, "does not answer" if is_held else "is to be replaced", _jobs(jobs),
     )  # fmt: skip
 
 
@@ -137,11 +135,11 @@ def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: fl
     else:
         _say(
             logging.ERROR,
-            "Job %d %s is %s (%s): %s",
+            "Job %d %s is %s%s: %s",
             claimed.id,
             claimed.type,
             status,
-            cause,
+            "" if cause == status else f" ({cause})",
             error,
             extra=_job(claimed),
         )
@@ -178,6 +176,21 @@ def job_act(job_id: int, what: str, said: str) -> None:
 def job_late(job_id: int, status: str, error: str) -> None:
     level = logging.ERROR if status == "dead" else logging.INFO
     _say(level, "Job %d is %s (deadline): %s", job_id, status, error)
+
+
+def paused(kind: str, name: str, until: datetime | None, by: str, why: str) -> None:
+    said = "".join(
+        [f" by {by}" if by else "", f" until {until.isoformat()}" if until else "", f": {why}" if why else ""]
+    )
+    _say(logging.INFO, "The %s %s is paused%s", kind, name, said)
+
+
+def resumed(kind: str, name: str) -> None:
+    _say(logging.INFO, "The %s %s is resumed", kind, name)
+
+
+def purged(number: int, first: int, last: int, by: str) -> None:
+    _say(logging.INFO, "%d jobs were deleted%s, from id %d to %d", number, f" by {by}" if by else "", first, last)
 
 
 def heart_stopped() -> None:

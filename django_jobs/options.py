@@ -208,17 +208,46 @@ class Enqueue:
         changed = replace(self, **found)
         if changed.run_at is not None and changed.delay is not None:
             raise InvalidJob(
-                f"using() has both run_at ({changed.run_at.isoformat()}) and delay ({changed.delay:g} s); give one."
+                f"using() has both run_at ({_said(changed.run_at)}) and delay ({_said(changed.delay)}); give one."
             )
-        changed._check_unique()
         return changed
 
-    def _check_unique(self) -> None:
+    def over(self, other: Enqueue) -> Enqueue:
+        """Return these options and, where one was not given, the other's."""
+        if other == _NOTHING_GIVEN:
+            return self
+        given = {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not None}
+        given["timeout"] = other.timeout if self.timeout is UNSET else self.timeout
+        if "run_at" in given or "delay" in given:
+            other = replace(other, run_at=None, delay=None)
+        return replace(other, **given)
+
+    def check(self) -> None:
+        """Raise InvalidJob for options that make no sense together; each by itself was checked when it was given."""
         if self.unique is not None and self.idempotency_key is None:
             raise InvalidJob(
                 f"using(unique={self.unique!r}) says how long an idempotency key holds, and there is none; "
                 "give idempotency_key as well."
             )
+        # Whether a time is over is for the database's clock to say: such a job is stored, and cancelled as expired.
+        if self._is_due_too_late():
+            due = f"run_at ({_said(self.run_at)})" if self.run_at else f"delay ({_said(self.delay)})"
+            raise InvalidJob(
+                f"using() has {due} not before expires ({_said(self.expires)}): the job could never start. "
+                "Give a later expires, or none."
+            )
+
+    def _is_due_too_late(self) -> bool:
+        if isinstance(self.expires, datetime):
+            return self.run_at is not None and self.run_at >= self.expires
+        return self.expires is not None and self.delay is not None and self.delay >= self.expires
+
+
+def _said(value: datetime | float | None) -> str:
+    return value.isoformat() if isinstance(value, datetime) else f"{value:g} s"
+
+
+_NOTHING_GIVEN = Enqueue()
 
 
 def _flag(value: object, name: str) -> bool:

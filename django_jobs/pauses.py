@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from django_jobs import options
+from django_jobs import log, options
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.payload import storable
 
@@ -33,9 +33,11 @@ def pause(
     """Have no job of a queue, or of a type, be started until `resume`, or until a time; what runs goes on.
 
     `until` is an aware datetime, or a duration from now by the database's clock; None means until resumed. Pausing what
-    is paused replaces the time, the reason and the name of who did it. Takes effect with the caller's transaction.
-    Raises InvalidJob or InvalidJobType when neither or both are given, or a value cannot be used.
+    is paused replaces the time, the reason and the name of who did it. Takes effect for claims that begin after the
+    caller's transaction has committed: what a worker has claimed by then is run. Raises InvalidJob or InvalidJobType when
+    neither or both are given, or a value cannot be used.
     """
+    from django.db import transaction
     from django.db.models.functions import Now
 
     from django_jobs.engines import jobs_alias  # needs models, and this module is imported while INSTALLED_APPS loads
@@ -52,8 +54,12 @@ def pause(
     )
     rows = Pause.objects.using(jobs_alias())
     fields = ["until", "why", "by", "created_at"]
-    rows.bulk_create([row], update_conflicts=True, unique_fields=["kind", "name"], update_fields=fields)
-    found: Pause = rows.get(kind=kind, name=name)
+    with transaction.atomic(using=rows.db):
+        rows.bulk_create([row], update_conflicts=True, unique_fields=["kind", "name"], update_fields=fields)
+        found: Pause | None = rows.in_force().filter(kind=kind, name=name).first()
+        if found is None:
+            raise InvalidJob(f"until is {shown(until)}, which is past by the database's clock; give a later time.")
+    log.paused(kind, name, found.until, found.by, found.why)
     return found
 
 
@@ -63,7 +69,11 @@ def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool
     from django_jobs.models import Pause
 
     kind, name = _what(queue, type)
-    deleted, _ = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name).delete()
+    rows = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name)
+    deleted, _ = rows.in_force().delete()
+    rows.delete()  # one that had ended by itself
+    if deleted:
+        log.resumed(kind, name)
     return bool(deleted)
 
 

@@ -39,45 +39,69 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
 )
 
 
-def check(value: Any, where: str, depth: int = 0) -> None:
-    """Raise InvalidJob or InvalidJobType, naming the place and the remedy, unless `value` can be stored as JSON."""
-    if value is None or isinstance(value, bool):
-        return
-    if isinstance(value, str):
-        _check_text(value, where)
-    elif isinstance(value, int):
-        if value.bit_length() > DIGITS_LIMIT_BITS:
-            raise InvalidJob(f"{where} is a whole number of over 4,200 digits; pass it as text.")
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidJob(f"{where} is {value!r}, which JSON has no word for; pass None or text.")
-    elif isinstance(value, dict | list):
-        _check_inside(value, where, depth + 1)
-    else:
-        kind, text = type(value).__name__, shown(value)
-        said = "" if text == f"<{kind}>" else f" ({text})"
-        raise InvalidJobType(f"{where} is a {kind}{said}, not JSON; {_remedy(value)}.")
+class TooLarge(Exception):
+    """Values whose JSON is longer than the limit for sure."""
 
 
-def _check_inside(value: dict[Any, Any] | list[Any], where: str, depth: int) -> None:
-    if depth > DEPTH_LIMIT:
-        raise InvalidJob(f"{where[:120]}... is nested over {DEPTH_LIMIT} deep; pass flatter data.")
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            check(item, f"{where}[{index}]", depth)
-        return
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise InvalidJobType(f"{where} has the key {shown(key)}; JSON keys are text: pass str(key).")
-        _check_text(key, f"a key of {where}")
-        check(item, f"{where}[{key[:40]!r}]", depth)
+class Check:
+    """Looks at values that are to be stored together, whose JSON may have `limit` bytes.
 
+    It stops where that is exceeded: what holds the same list again and again is walked, and written, once for each way
+    there, of which there may be more than there are atoms.
+    """
 
-def _check_text(value: str, where: str) -> None:
-    found = UNSTORABLE.search(value)
-    if found:
-        what = "a NUL character" if found.group() == "\x00" else "a lone surrogate"
-        raise InvalidJob(f"{where} has {what} at position {found.start()}; take it out, or pass base64 text.")
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def __call__(self, value: Any, where: str, depth: int = 0) -> None:
+        """Raise InvalidJob or InvalidJobType, naming the place and the remedy, unless `value` can be stored as JSON.
+
+        Raise TooLarge as soon as the values so far are.
+        """
+        # A value has at least one byte, and one before or after it.
+        self._take(1)
+        if value is None or isinstance(value, bool):
+            return
+        if isinstance(value, str):
+            self._text(value, where)
+        elif isinstance(value, int):
+            if value.bit_length() > DIGITS_LIMIT_BITS:
+                raise InvalidJob(f"{where} is a whole number of over 4,200 digits; pass it as text.")
+            self._take(value.bit_length() // 5)  # fewer than it has digits
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                raise InvalidJob(f"{where} is {value!r}, which JSON has no word for; pass None or text.")
+        elif isinstance(value, dict | list):
+            self._inside(value, where, depth + 1)
+        else:
+            kind, text = type(value).__name__, shown(value)
+            said = "" if text == f"<{kind}>" else f" ({text})"
+            raise InvalidJobType(f"{where} is a {kind}{said}, not JSON; {_remedy(value)}.")
+
+    def _take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise TooLarge
+
+    def _text(self, value: str, where: str) -> None:
+        self._take(len(value))
+        found = UNSTORABLE.search(value)
+        if found:
+            what = "a NUL character" if found.group() == "\x00" else "a lone surrogate"
+            raise InvalidJob(f"{where} has {what} at position {found.start()}; take it out, or pass base64 text.")
+
+    def _inside(self, value: dict[Any, Any] | list[Any], where: str, depth: int) -> None:
+        if depth > DEPTH_LIMIT:
+            raise InvalidJob(f"{where[:120]}... is nested over {DEPTH_LIMIT} deep; pass flatter data.")
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                self(item, f"{where}[{index}]", depth)
+            return
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidJobType(f"{where} has the key {shown(key)}; JSON keys are text: pass str(key).")
+            self._text(key, f"a key of {where}")
+            self(item, f"{where}[{key[:40]!r}]", depth)
 
 
 def _remedy(value: object) -> str:
@@ -114,34 +138,44 @@ def dump_result(value: Any, limit: int) -> str | None:
     """
     if value is None:
         return None
-    if isinstance(value, str):
-        value = storable(value)
-    elif isinstance(value, dict | list):
-        value = _storable_inside(value, 0)
-    check(value, "the result")
+    try:
+        value = _Storable(limit)(value)
+        Check(limit)(value, "the result")
+    except TooLarge:
+        raise _result_too_large(f"over {limit:,}", limit) from None
     text = dump(value)
     if len(text) > limit or len(text.encode()) > limit:
-        raise InvalidJob(
-            f"the result is {len(text.encode()):,} bytes of JSON; MAX_RESULT_BYTES allows {limit:,}. "
-            "Store it elsewhere and return where."
-        )
+        raise _result_too_large(f"{len(text.encode()):,}", limit)
     return text
 
 
-def _storable_inside(value: Any, depth: int) -> Any:
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict | list) and depth >= DEPTH_LIMIT:
-        # Not left to `check`: what holds itself twice would be walked for ever.
-        raise InvalidJob(f"the result is nested over {DEPTH_LIMIT} deep; return flatter data.")
-    if isinstance(value, list):
-        return [_storable_inside(item, depth + 1) for item in value]
-    if isinstance(value, dict):
-        return {
-            (storable(key) if isinstance(key, str) else key): _storable_inside(item, depth + 1)
-            for key, item in value.items()
-        }
-    return value
+def _result_too_large(size: str, limit: int) -> InvalidJob:
+    return InvalidJob(
+        f"the result is {size} bytes of JSON; MAX_RESULT_BYTES allows {limit:,}. Store it elsewhere and return where."
+    )
+
+
+class _Storable:
+    """Replaces in a result what no database stores; stops as `Check` does."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+
+    def __call__(self, value: Any, depth: int = 0) -> Any:
+        self._left -= len(value) + 1 if isinstance(value, str) else 1
+        if self._left < 0:
+            raise TooLarge
+        if isinstance(value, str):
+            return storable(value)
+        if isinstance(value, dict | list) and depth >= DEPTH_LIMIT:
+            raise InvalidJob(f"the result is nested over {DEPTH_LIMIT} deep; return flatter data.")
+        if isinstance(value, list):
+            return [self(item, depth + 1) for item in value]
+        if isinstance(value, dict):
+            return {
+                (storable(key) if isinstance(key, str) else key): self(item, depth + 1) for key, item in value.items()
+            }
+        return value
 
 
 def same(left: str, right: str) -> bool:

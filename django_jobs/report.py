@@ -12,8 +12,9 @@ from django.utils import timezone
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
-from django_jobs.models import Job, Worker
+from django_jobs.models import Job, Pause, Worker
 
+UNSUCCESSFUL = (Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
 FINAL = (Job.Status.DONE, Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
 # Finished rows may be millions: beyond this they are not counted but said to be more.
 COUNT_LIMIT = 100_000
@@ -28,8 +29,27 @@ def status() -> dict[str, Any]:
         "finished": {state.value: _capped(alias, state) for state in FINAL},
         "count_limit": COUNT_LIMIT,
         "workers": _workers(alias),
+        "pauses": pauses(),
         "unknown_types": _unknown_types(alias),
     }
+
+
+def pauses() -> list[dict[str, Any]]:
+    """Return the pauses in force, queues first."""
+    rows = Pause.objects.using(jobs_alias()).in_force().annotate(clock=Now()).order_by("kind", "name")
+    return [
+        {
+            "kind": row.kind,
+            "name": row.name,
+            "by": row.by,
+            "why": row.why,
+            "since": _text(row.created_at),
+            "since_seconds": _seconds(row.created_at, row.clock),
+            "until": _text(row.until),
+            "seconds_left": _seconds(row.clock, row.until),
+        }
+        for row in rows
+    ]
 
 
 def _queues(alias: str) -> list[dict[str, Any]]:
@@ -92,26 +112,38 @@ def _workers(alias: str) -> list[dict[str, Any]]:
 
 
 def _unknown_types(alias: str) -> list[dict[str, Any]]:
-    known = {name for worker in live_workers(alias) for name in worker.types}
+    """Return the types of which jobs are parked and that no live worker of their queue knows."""
+    live = list(live_workers(alias))
     rows = (
         Job.objects.using(alias)
-        .filter(parked="type")
-        .values("type")
+        .filter(parked=Job.Parked.TYPE)
+        .values("type", "queue")
         .annotate(jobs=Count("id"), oldest=Min("run_at"), clock=Min(Now(), output_field=DateTimeField()))
-        .order_by("type")
+        .order_by("type", "queue")
     )
     return [
-        {"type": row["type"], "jobs": row["jobs"], "waiting_seconds": _seconds(row["oldest"], row["clock"])}
+        {
+            "type": row["type"],
+            "queue": row["queue"],
+            "jobs": row["jobs"],
+            "waiting_seconds": _seconds(row["oldest"], row["clock"]),
+        }
         for row in rows
-        if row["type"] not in known
+        if not any(_takes(worker, row["type"], row["queue"]) for worker in live)
     ]
+
+
+def _takes(worker: Worker, job_type: str, queue: str) -> bool:
+    return job_type in worker.types and (worker.queues is None or queue in worker.queues)
 
 
 def jobs(
     *, status: str | None = None, queue: str | None = None, type_name: str | None = None, limit: int = 20
 ) -> list[dict[str, Any]]:
-    """Return the newest jobs that match, newest first."""
-    found = Job.objects.using(jobs_alias()).order_by("-id")
+    """Return the newest jobs that match, newest first; of those that ended without success, the last ended first."""
+    # In the order that an index has: among millions that are done, the few dead ones would be long looked for.
+    order = ["-finished_at", "-id"] if status in UNSUCCESSFUL else ["-id"]
+    found = Job.objects.using(jobs_alias()).order_by(*order)
     if status:
         found = found.filter(status=status)
     if queue:
@@ -141,7 +173,15 @@ def _short(job: Job) -> dict[str, Any]:
         "max_attempts": job.max_attempts,
         "run_at": _text(job.run_at),
         "finished_at": _text(job.finished_at),
+        "error": _error(job),
     }
+
+
+def _error(job: Job) -> str | None:
+    """Return in a line what the last run that did not succeed, or whoever ended the job, said."""
+    if job.status == Job.Status.DONE or not job.history:
+        return None
+    return str(job.history[-1].get("error", "")) or None
 
 
 def story(job: Job) -> dict[str, Any]:
@@ -151,7 +191,11 @@ def story(job: Job) -> dict[str, Any]:
         "explanation": job.explain(),
         "args": job.payload["args"],
         "kwargs": job.payload["kwargs"],
+        "tags": job.tags,
         "idempotency_key": job.idempotency_key,
+        "key_holds": job.key_holds,
+        "expires_at": _text(job.expires_at),
+        "cancel_reason": job.cancel_reason,
         "timeout": job.timeout,
         "runs": job.token,
         "losses": job.losses,

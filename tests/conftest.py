@@ -9,6 +9,7 @@ from django_jobs.engines import engine as engine_of
 from django_jobs.engines.base import Engine
 from tests import router
 from tests.harness import Tree
+from tests.threads import Session, session
 
 ALIASES = {"postgresql": "default", "sqlite": "lite"}
 
@@ -24,6 +25,13 @@ def vendor(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def engine(vendor: str, db: None) -> Engine:
     return engine_of()
+
+
+@pytest.fixture
+def other(engine: Engine) -> Iterator[Session]:
+    """Return a connection beside the test's own."""
+    with session(engine.alias) as found:
+        yield found
 
 
 @pytest.fixture

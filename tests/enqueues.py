@@ -38,6 +38,7 @@ def endless() -> None: ...
 
 
 keyed = take.using(idempotency_key="k")
+nothing_keyed = nothing.using(idempotency_key="k")
 
 
 @contextmanager
@@ -49,7 +50,11 @@ def refused(engine: Engine, error: type[JobsError], said: str) -> Iterator[None]
             yield
         after = nothing.enqueue(2)
     assert str(caught.value) == said
-    assert list(Job.objects.using(engine.alias).order_by("id")) == [before, after]
+    assert jobs(engine) == [before, after]
+
+
+def jobs(engine: Engine) -> list[Job]:
+    return list(Job.objects.using(engine.alias).order_by("id"))
 
 
 def stored(made: Job) -> dict[str, Any]:
@@ -66,3 +71,11 @@ def nest(depth: int, inner: Any = None) -> Any:
     for level in range(depth):
         inner = [inner] if level % 2 else {"k": inner}
     return inner
+
+
+def doubled(times: int, inner: Any = None) -> list[Any]:
+    """Return a list of few lists whose JSON has 2 to the power of `times` values."""
+    found = [inner]
+    for _ in range(times):
+        found = [found, found]
+    return found

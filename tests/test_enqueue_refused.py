@@ -20,7 +20,7 @@ from django_jobs.exceptions import InvalidJobType
 from django_jobs.models import Job
 from tests.app.jobs import nothing
 from tests.app.models import Effect
-from tests.enqueues import nest, refused, said_of, strict, take, with_context
+from tests.enqueues import doubled, nest, refused, said_of, strict, take, with_context
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -217,6 +217,16 @@ def test_arguments_over_the_limit_are_refused_and_those_at_it_are_stored(engine:
         with refused(engine, InvalidJob, said):
             take.enqueue("ä" * 11)
         assert take.enqueue("ä" * 10).refresh().args == ["ä" * 10]
+
+
+@pytest.mark.parametrize("args", [(doubled(60),), ("a" * 500_000, ["a" * 600_000])], ids=["doubled", "long"])
+def test_arguments_that_are_too_large_for_sure_are_not_even_written(engine: Engine, args: tuple[Any, ...]) -> None:
+    said = (
+        "The arguments of tests.enqueues.take are over 1,048,576 bytes of JSON; MAX_PAYLOAD_BYTES allows 1,048,576. "
+        "Store the data elsewhere and pass where."
+    )
+    with refused(engine, InvalidJob, said):
+        take.enqueue(*args)
 
 
 # Options that are refused: each in tests/test_options.py; here that nothing comes of it.

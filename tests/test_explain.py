@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from django_jobs.engines.base import ClaimOrder, Engine, Run, Settlement
-from django_jobs.models import Job, Worker
+from django_jobs import pause, resume
+from django_jobs.engines.base import ClaimOrder, Done, Engine, Run, Settlement
+from django_jobs.models import Job, Pause, Worker
 from tests.app.jobs import nothing
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
@@ -128,3 +129,102 @@ def test_a_deleted_job_says_that_it_is_gone(engine: Engine) -> None:
     pk = job.pk
     Job.objects.using(engine.alias).all().delete()
     assert job.explain() == f"Job {pk} is gone: it was deleted."
+
+
+# Pauses, and what people did.
+
+
+def test_a_job_of_a_paused_queue_or_type_says_by_whom_since_when_and_until_when(engine: Engine) -> None:
+    worker(engine)
+    job = nothing.enqueue()
+    pause(queue="default", until=1800, by="ada", why="No paper.")
+    Pause.objects.using(engine.alias).update(created_at=Now() - timedelta(seconds=180))
+    says = "but its queue 'default' was paused by ada 3 min ago for another 30 min (No paper)."
+    assert job.explain().startswith("Due for ")
+    assert job.explain().endswith(says)
+    pause(type=nothing)
+    assert f"(No paper) and its type '{TYPE}' was paused 0.0 s ago until it is resumed." in job.explain()
+    Job.objects.using(engine.alias).update(run_at=Now() + timedelta(hours=3, seconds=1))
+    assert job.explain().startswith("The first run is due in 3 h; but its queue 'default' was paused by ada")
+    Pause.objects.using(engine.alias).update(until=Now() - timedelta(seconds=1))
+    assert job.explain() == "The first run is due in 3 h."
+
+
+def test_a_job_that_a_pause_had_parked_says_that_it_is_over(engine: Engine) -> None:
+    worker(engine)
+    job = nothing.enqueue()
+    pause(type=nothing)
+    assert engine.claim(ClaimOrder(locked_by="w:1", lease=30, limit=1, queues=None, types=(TYPE,))).parked == 1
+    assert "was paused" in job.explain()
+    resume(type=nothing)
+    assert "it was parked by a pause that is over, and one of the 1 that know its type takes it next" in job.explain()
+
+
+def test_a_job_that_may_expire_says_when_and_that_it_is_about_to(engine: Engine) -> None:
+    worker(engine)
+    job = nothing.using(expires=601).enqueue()
+    assert job.explain().endswith("; it is cancelled unless it starts within 10 min.")
+    Job.objects.using(engine.alias).update(expires_at=Now() - timedelta(seconds=5))
+    assert "but the time by which it had to start passed 5.0 s ago: it is about to be cancelled." in job.explain()
+    engine.cancel_expired(10)
+    assert job.explain().endswith("ago: The time by which it had to start passed before a worker took it.")
+
+
+def test_a_job_that_a_person_cancelled_says_who_and_why(engine: Engine) -> None:
+    job = nothing.enqueue()
+    settle(engine, job, "ready", "attempt", "ValueError: no")
+    job.cancel(by="ada", why="Wrong order.")
+    assert job.explain() == "Cancelled 0.0 s ago by ada: Wrong order."
+    other = nothing.enqueue().cancel()
+    assert other.explain() == "Cancelled 0.0 s ago by a person: no reason given."
+
+
+def test_a_running_job_that_was_asked_to_stop_says_so_with_its_age(engine: Engine) -> None:
+    worker(engine)
+    job = nothing.enqueue()
+    claim(engine)
+    job.refresh().cancel(by="ada", why="enough")
+    history = [{**line, "at": at(engine, 3)} for line in job.history]
+    Job.objects.using(engine.alias).update(history=history)
+    says = (
+        "(run 1); it was asked to stop 3.0 s ago by ada: enough: its handler is told with a heartbeat (every 10 s), and "
+        "it is cancelled when its run ends, leased for another 30 s."
+    )
+    assert job.explain().endswith(says)
+    Job.objects.using(engine.alias).update(history=[{**line, "at": None} for line in job.history])
+    assert "it was asked to stop some time ago by ada" in job.explain()
+    run = Run(job.pk, 1, "w:1")
+    engine.complete([Done(run, None)])
+    assert job.explain().endswith("by ada: enough; its run returned or was not begun.")
+
+
+def at(engine: Engine, seconds: float) -> str:
+    """Return the time so many seconds ago as a line of a history has it."""
+    moment = (
+        Job.objects.using(engine.alias).annotate(at=Now() - timedelta(seconds=seconds)).values_list("at", flat=True)
+    )
+    return str(moment[0].isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+
+
+def test_how_a_run_ended_that_was_asked_to_stop_is_said(engine: Engine) -> None:
+    job = nothing.enqueue()
+    claim(engine)
+    job.refresh().cancel(by="ada")
+    entry = json.dumps({"run": 1, "cause": "raised", "error": "OSError: x.", "worker": "h:1", "seconds": 1})
+    engine.settle([Settlement(Run(job.pk, 1, "w:1"), "ready", "attempt", "raised", entry=entry)], 10)
+    assert job.explain().endswith("ago by ada; its run ended as 'raised': OSError: x.")
+
+
+def test_a_requeued_job_says_who_requeued_it_and_when(engine: Engine) -> None:
+    worker(engine)
+    job = nothing.enqueue()
+    settle(engine, job, "dead", "attempt", "no")
+    job.refresh().requeue(by="ada", why="the disk is there")
+    assert "; requeued 0.0 s ago by ada: the disk is there; 0 due jobs are before it" in job.explain()
+
+
+def test_a_suspect_says_that_it_waits_to_run_alone(engine: Engine) -> None:
+    worker(engine)
+    job = nothing.enqueue()
+    Job.objects.using(engine.alias).update(parked="suspect")
+    assert "it may have killed its process, and waits to be run alone" in job.explain()

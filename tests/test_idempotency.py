@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,33 +12,12 @@ from django.db.models.functions import Now
 from django_jobs import IdempotencyConflict, JobsError
 from django_jobs.models import Job
 from tests.app.jobs import nothing
-from tests.enqueues import keyed, take
-from tests.threads import Session, session
+from tests.engines.common import alone, beside_others
+from tests.enqueues import jobs, keyed, nothing_keyed, take
+from tests.threads import Session
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
-
-
-nothing_keyed = nothing.using(idempotency_key="k")
-
-alone = pytest.mark.django_db(databases="__all__")
-beside_others = pytest.mark.django_db(
-    transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"]
-)
-
-
-# SQLite has one writer at a time: who comes second waits before its transaction begins.
-on_postgresql = pytest.mark.parametrize("vendor", ["postgresql"], indirect=True)
-
-
-@pytest.fixture
-def other(engine: Engine) -> Iterator[Session]:
-    with session(engine.alias) as found:
-        yield found
-
-
-def jobs(engine: Engine) -> list[Job]:
-    return list(Job.objects.using(engine.alias).order_by("id"))
 
 
 # The same call, and another one.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,35 +12,13 @@ from django.db import OperationalError, connections, transaction
 from django.test import override_settings
 
 from django_jobs import EnqueueTimeout, IdempotencyConflict
-from django_jobs.models import Job
 from tests.app.jobs import nothing
-from tests.enqueues import keyed, take
+from tests.engines.common import beside_others, on_postgresql
+from tests.enqueues import jobs, keyed, take
 from tests.threads import Session, session, together, wait_for_blocked
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
-
-
-nothing_keyed = nothing.using(idempotency_key="k")
-
-alone = pytest.mark.django_db(databases="__all__")
-beside_others = pytest.mark.django_db(
-    transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"]
-)
-
-
-# SQLite has one writer at a time: who comes second waits before its transaction begins.
-on_postgresql = pytest.mark.parametrize("vendor", ["postgresql"], indirect=True)
-
-
-@pytest.fixture
-def other(engine: Engine) -> Iterator[Session]:
-    with session(engine.alias) as found:
-        yield found
-
-
-def jobs(engine: Engine) -> list[Job]:
-    return list(Job.objects.using(engine.alias).order_by("id"))
 
 
 # A holder whose transaction is open.

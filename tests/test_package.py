@@ -16,7 +16,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
-from django_jobs.models import Job, Worker
+from django_jobs.models import Job, Pause, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,10 @@ LAYERS = [
     ["conf", "context"],
     ["models"],
     ["registry", "options"],
+    ["calls"],
     ["engines"],
-    ["log", "pauses"],
-    ["queue"],
+    ["log"],
+    ["queue", "pauses"],
     ["decorators"],
     ["workers"],
     ["explain"],
@@ -171,7 +172,7 @@ def schema(alias: str) -> dict[str, Any]:
                 ],
                 connection.introspection.get_constraints(cursor, model._meta.db_table),
             )
-            for model in (Job, Worker)
+            for model in (Job, Pause, Worker)
             if model._meta.db_table in tables
         }
 
@@ -179,7 +180,7 @@ def schema(alias: str) -> dict[str, Any]:
 @pytest.mark.django_db(transaction=True, databases="__all__")
 def test_the_migrations_go_back_to_nothing_and_forth_again(engine: Engine) -> None:
     before = schema(engine.alias)
-    assert set(before) == {"django_jobs_job", "django_jobs_worker"}
+    assert set(before) == {"django_jobs_job", "django_jobs_pause", "django_jobs_worker"}
     try:
         call_command("migrate", "django_jobs", "zero", database=engine.alias, verbosity=0)
         assert schema(engine.alias) == {}

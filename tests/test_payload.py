@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from django_jobs import InvalidJob, JobsError
 from django_jobs.exceptions import InvalidJobType
-from django_jobs.payload import dump, dump_result, same, storable
+from django_jobs.payload import Check, TooLarge, dump, dump_result, same, storable
+from tests.enqueues import doubled
 
 pytestmark = pytest.mark.fast
 LIMIT = 1000
@@ -111,6 +112,11 @@ TWICE += [TWICE, TWICE]
         ({1: 2}, InvalidJobType, "the result has the key 1; JSON keys are text: pass str(key)."),
         (float("nan"), InvalidJob, "the result is nan, which JSON has no word for; pass None or text."),
         (nest(101), InvalidJob, "the result is nested over 100 deep; return flatter data."),
+        (
+            doubled(60),
+            InvalidJob,
+            "the result is over 1,000 bytes of JSON; MAX_RESULT_BYTES allows 1,000. Store it elsewhere and return where.",
+        ),
         (TWICE, InvalidJob, "the result is nested over 100 deep; return flatter data."),
         (
             "ß" * 500,
@@ -136,3 +142,23 @@ def test_a_long_text_is_cut_in_its_middle() -> None:
         "a" * 10 + "\n... 101 characters left out ...\n" + "b" * 10
     )
     assert storable("a\x00", limit=20) == "a\N{REPLACEMENT CHARACTER}"
+
+
+@quietly
+@given(values)
+def test_what_is_found_too_large_before_it_is_written_is_too_large(value: Any) -> None:
+    size = len(dump(value).encode())
+    Check(size)(value, "it")
+    with pytest.raises(TooLarge):
+        Check(0)(value, "it")
+
+
+@pytest.mark.parametrize("value", [0, 7, 8, 9, 10, 15, 16, 99, 10**20, -(10**4200), "", "a", [8] * 9, {"a": 8}])
+def test_what_has_just_the_size_that_is_allowed_is_not_too_large(value: Any) -> None:
+    assert dump_result(value, len(dump(value))) == dump(value)
+
+
+@pytest.mark.parametrize("value", [doubled(60), ["a" * 1_000] * 2_000, [10**4000] * 1_000, [{"k" * 1_000: 1}] * 2_000])
+def test_values_that_are_held_many_times_are_not_walked_to_their_end(value: Any) -> None:
+    with pytest.raises(TooLarge):
+        Check(1_000_000)(value, "it")

@@ -7,12 +7,12 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs.engines.idle import close_if_dead, close_if_unusable, in_transaction
@@ -138,17 +138,23 @@ DATABASE_AWAY = "database away"
 CONNECTION_BROKE = "connection broke"
 STOPPED = "stopped"
 WORKER_FAILED = "worker failed"
-# No run but an act: it clears nobody of having killed a process.
+# No ends of runs, but what people did and what time did: none clears a job of having killed a process.
 REQUEUED = "requeued"
 DEADLINE = "deadline"
+CALLED_OFF = "called off"
+ASKED_TO_STOP = "asked to stop"
+TOO_LATE = "expired"
+ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP)
 # A run that ended by one of these said nothing of its job: they do not part two deaths.
-STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, REQUEUED)
+STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, TOO_LATE, *ACTS)
 
 
+# Not its result and history, which may be large, when many are read.
+HOLDER_FIELDS = ("id", "type", "payload", "idempotency_key", "key_holds")
 # Lines of a job's history that are kept: the first, and the last nine.
 HISTORY_LIMIT = 10
 EXPIRED = "The time by which it had to start passed before a worker took it."
-EXPIRED_ENTRY = json.dumps({"cause": "expired", "error": EXPIRED, "worker": "", "seconds": 0.0})
+EXPIRED_ENTRY = json.dumps({"cause": TOO_LATE, "error": EXPIRED, "worker": "", "seconds": 0.0})
 
 
 def died_before(history: Sequence[dict[str, object]]) -> bool:
@@ -159,11 +165,6 @@ def died_before(history: Sequence[dict[str, object]]) -> bool:
         if line["cause"] not in STREAK:
             return False
     return False
-
-
-def ended(token: int, status: str, last_run: int | None, last_cause: str | None) -> bool:
-    """Tell by its job's row, which has still the run's token, whether a run ended otherwise than by its lease."""
-    return status != "running" and (last_run, last_cause) != (token, LEASE_RAN_OUT)
 
 
 def milliseconds(seconds: float) -> int:
@@ -214,6 +215,10 @@ class Engine(ABC):
     @abstractmethod
     def insert(self, new: NewJob) -> Job: ...
 
+    def storing(self) -> AbstractContextManager[None]:
+        """Open the transaction, or savepoint, in which many jobs are stored."""
+        return transaction.atomic(using=self.alias)
+
     @abstractmethod
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
         """Insert in this order, except those whose key is taken; return each one's id, None for those.
@@ -225,17 +230,14 @@ class Engine(ABC):
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
         """Insert unless the key is taken, then None. Raise EnqueueTimeout when its holder does not end in time."""
 
+    @abstractmethod
     def holder(self, key: str) -> Job | None:
         """Return the job that has a key. One that frees it when it is claimed cannot be claimed until the caller's
-        transaction ends: its run must see what the caller wrote."""
-        with self.on_working_connection():
-            found: Job | None = Job.objects.using(self.alias).filter(idempotency_key=key).first()
-            return found
+        transaction ends: its run must see what the caller wrote. Raise EnqueueTimeout when that cannot be had in time."""
 
+    @abstractmethod
     def holders(self, keys: Sequence[str]) -> dict[str, Job]:
-        """Return the jobs that have these keys, as `holder` does."""
-        found = ((key, self.holder(key)) for key in keys)
-        return {key: job for key, job in found if job is not None}
+        """Return the jobs that have these keys, as `holder` does, with no more of them loaded than HOLDER_FIELDS."""
 
     @abstractmethod
     def claim(self, order: ClaimOrder) -> ClaimResult:
@@ -289,6 +291,11 @@ class Engine(ABC):
 
     @abstractmethod
     def expired_exist(self) -> bool: ...
+
+    @abstractmethod
+    def acting(self) -> AbstractContextManager[None]:
+        """Return a transaction for what a person does to jobs, inside the caller's if there is one: it may write from
+        its start, and raises StateConflict when it waited for others as long as an enqueue would."""
 
     def probe(self, timeout: float) -> bool:
         """Tell, on a new connection and within `timeout` seconds, whether the database answers and can be written."""

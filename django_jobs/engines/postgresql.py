@@ -15,6 +15,8 @@ from django_jobs.conf import conf
 from django_jobs.engines.base import (
     EXPIRED,
     EXPIRED_ENTRY,
+    HOLDER_FIELDS,
+    LEASE_RAN_OUT,
     STREAK,
     Claimed,
     ClaimOrder,
@@ -26,11 +28,10 @@ from django_jobs.engines.base import (
     NewJob,
     Run,
     Settlement,
-    ended,
     milliseconds,
 )
 from django_jobs.engines.sql import statement
-from django_jobs.exceptions import EnqueueTimeout
+from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 
 # Characters of JSON from which a result is written by a statement of its own.
@@ -76,53 +77,63 @@ class PostgreSQLEngine(Engine):
         sql = statement("insert") + (
             "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING *"
         )
-        seconds = conf().enqueue_timeout
-        try:
-            # Inside the caller's transaction this is a savepoint: a wait that is given up leaves it usable.
-            with self.on_working_connection(), transaction.atomic(using=self.alias), self._lock_timeout(seconds):
-                return next(iter(self._inserted(sql, new)), None)
-        except OperationalError as error:
-            if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
-                raise EnqueueTimeout(key, seconds) from error
-            raise
+        # Inside the caller's transaction this is a savepoint: a wait that is given up leaves it usable.
+        with (
+            self.on_working_connection(),
+            self._bounded(key),
+            transaction.atomic(using=self.alias),
+            self._lock_timeout(),
+        ):
+            return next(iter(self._inserted(sql, new)), None)
 
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
-        seconds = conf().enqueue_timeout
-        with self._lock_timeout(seconds):
-            try:
-                rows = self._rows("insert_many", _columns(new))
-            except OperationalError as error:
-                if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
-                    raise EnqueueTimeout(None, seconds) from error
-                raise
-        return [row[0] for row in rows]
+        columns = _columns(new)
+        if not any(columns["keys"]):
+            return [row[0] for row in self._rows("insert_many", columns)]
+        with self._bounded(None), self._lock_timeout():
+            return [row[0] for row in self._rows("insert_many", columns)]
 
     def holder(self, key: str) -> Job | None:
-        return self.holders([key]).get(key)
+        return self._holders([key], "*").get(key)
 
     def holders(self, keys: Sequence[str]) -> dict[str, Job]:
+        return self._holders(keys, ", ".join(HOLDER_FIELDS))
+
+    def _holders(self, keys: Sequence[str], columns: str) -> dict[str, Job]:
         jobs = Job.objects.using(self.alias)
+        sql = f"SELECT {columns} FROM django_jobs_job WHERE idempotency_key = ANY (%s)"
         with self.on_working_connection():
-            found = {str(job.idempotency_key): job for job in jobs.filter(idempotency_key__in=keys)}
+            found = {str(job.idempotency_key): job for job in jobs.raw(sql, [list(keys)])}
         waiting = [key for key, job in found.items() if job.key_holds == Job.KeyHolds.WAITING]
         if waiting and self.connection.in_atomic_block:
-            # A claim skips rows that somebody holds, and other callers may share this hold.
-            sql = "SELECT * FROM django_jobs_job WHERE idempotency_key = ANY (%(keys)s) ORDER BY id FOR SHARE"
             for key in waiting:
                 del found[key]
-            with transaction.atomic(using=self.alias), self._lock_timeout(conf().enqueue_timeout):
-                found |= {str(job.idempotency_key): job for job in jobs.raw(sql, {"keys": waiting})}
+            which = waiting[0] if len(waiting) == 1 else None
+            with self._bounded(which), transaction.atomic(using=self.alias), self._lock_timeout():
+                # A claim skips rows that somebody holds, and other callers may share this hold. One that was claimed
+                # meanwhile has no key now, and is not returned.
+                locked = jobs.raw(f"{sql} ORDER BY id FOR SHARE", [waiting])
+                found |= {str(job.idempotency_key): job for job in locked}
         return found
+
+    @contextmanager
+    def _bounded(self, key: str | None) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise EnqueueTimeout(key, conf().enqueue_timeout) from error
+            raise
 
     def _inserted(self, sql: str, new: NewJob) -> list[Job]:
         return list(Job.objects.using(self.alias).raw(sql, asdict(new)))
 
     @contextmanager
-    def _lock_timeout(self, seconds: float) -> Iterator[None]:
+    def _lock_timeout(self) -> Iterator[None]:
         with self.connection.cursor() as cursor:
             cursor.execute(
                 "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)",
-                [str(milliseconds(seconds))],
+                [str(milliseconds(conf().enqueue_timeout))],
             )
             before = cursor.fetchone()[0]
             yield
@@ -189,14 +200,14 @@ class PostgreSQLEngine(Engine):
         with self.connection.cursor() as cursor:
             # FOR SHARE, and the status looked at afterwards: an end whose COMMIT is under way is waited for, not missed.
             cursor.execute(
-                "SELECT job.id, job.token, job.status, (job.history -> -1 ->> 'run')::bigint, "
-                "job.history -> -1 ->> 'cause' FROM django_jobs_job job "
+                "SELECT job.id, job.status <> 'running' AND NOT job.history @> jsonb_build_array("
+                "jsonb_build_object('run', job.token, 'cause', %(lost)s::text)) FROM django_jobs_job job "
                 "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token) USING (id) "
                 # Named once more: as a join alone the planner may read the whole table.
                 "WHERE job.id = ANY (%(ids)s::bigint[]) AND job.token = given.token ORDER BY job.id FOR SHARE OF job",
-                {"ids": [run.id for run in runs], "tokens": [run.token for run in runs]},
+                {"ids": [run.id for run in runs], "tokens": [run.token for run in runs], "lost": LEASE_RAN_OUT},
             )
-            return {job_id for job_id, *found in cursor.fetchall() if ended(*found)}
+            return {job_id for job_id, ended in cursor.fetchall() if ended}
 
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
         fences = _fences(sorted(runs))
@@ -238,6 +249,20 @@ class PostgreSQLEngine(Engine):
                 "WHERE status = 'running' AND locked_until < clock_timestamp())"
             )
             return bool(cursor.fetchone()[0])
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        limit = conf().enqueue_timeout
+        try:
+            with transaction.atomic(using=self.alias), self._lock_timeout():
+                yield
+        except OperationalError as error:
+            if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise StateConflict(
+                    f"Another transaction holds the job or its idempotency key, and did not end within {limit:g} s "
+                    "(ENQUEUE_TIMEOUT); try again when it is over."
+                ) from error
+            raise
 
     def _answers(self, timeout: float) -> bool:
         parameters = self.connection.get_connection_params()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +15,8 @@ from django_jobs.engines.base import (
     EXPIRED,
     EXPIRED_ENTRY,
     HISTORY_LIMIT,
+    HOLDER_FIELDS,
+    LEASE_RAN_OUT,
     Claimed,
     ClaimOrder,
     ClaimResult,
@@ -26,7 +28,6 @@ from django_jobs.engines.base import (
     Run,
     Settlement,
     died_before,
-    ended,
     milliseconds,
 )
 from django_jobs.engines.sqlite_parts import (
@@ -86,9 +87,28 @@ class SQLiteEngine(Engine):
         with self._bounded(key):
             return next(iter(self._inserted(new, UNLESS_TAKEN)), None)
 
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            with self._bounded(None):
+                stack.enter_context(self._writing())
+            yield
+
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
-        with self._bounded(None):
-            return [next((job.pk for job in self._inserted(item, UNLESS_TAKEN)), None) for item in new]
+        sql = _insert(UNLESS_TAKEN, "id")
+        with self._bounded(None), self.connection.cursor() as cursor:
+            rows = [cursor.execute(sql, _parameters(item)).fetchone() for item in new]
+        return [None if row is None else row[0] for row in rows]
+
+    def holder(self, key: str) -> Job | None:
+        found: Job | None = Job.objects.using(self.alias).filter(idempotency_key=key).first()
+        return found
+
+    def holders(self, keys: Sequence[str]) -> dict[str, Job]:
+        # Whoever stores many has the write lock: nothing can be claimed.
+        where, parameters = one_of("idempotency_key", tuple(keys))
+        sql = f"SELECT {', '.join(HOLDER_FIELDS)} FROM django_jobs_job WHERE idempotency_key IS NOT NULL AND {where}"
+        return {str(job.idempotency_key): job for job in Job.objects.using(self.alias).raw(sql, parameters)}
 
     @contextmanager
     def _bounded(self, key: str | None) -> Iterator[None]:
@@ -113,18 +133,7 @@ class SQLiteEngine(Engine):
                 cursor.execute(f"PRAGMA busy_timeout = {before}")
 
     def _inserted(self, new: NewJob, conflict: str) -> list[Job]:
-        sql = (
-            "INSERT INTO django_jobs_job "
-            "(type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta) "
-            "VALUES (%(type)s, %(queue)s, %(priority)s, %(payload)s, %(idempotency_key)s, %(key_holds)s, "
-            f"COALESCE(%(run_at)s, {LATER.format('%(delay)s')}), COALESCE(%(expires_at)s, "
-            f"CASE WHEN %(expires_in)s IS NOT NULL THEN {LATER.format('%(expires_in)s')} END), "
-            f"%(max_attempts)s, %(timeout)s, %(meta)s) {conflict} RETURNING *"
-        )
-        parameters = asdict(new)
-        for name in ("run_at", "expires_at"):
-            parameters[name] = None if parameters[name] is None else stored(parameters[name])
-        return list(Job.objects.using(self.alias).raw(sql, parameters))
+        return list(Job.objects.using(self.alias).raw(_insert(conflict, "*"), _parameters(new)))
 
     def claim(self, order: ClaimOrder) -> ClaimResult:
         where, parameters = served(order.queues)
@@ -208,12 +217,11 @@ class SQLiteEngine(Engine):
             return {
                 run.id
                 for run in runs
-                for found in cursor.execute(
-                    "SELECT token, status, json_extract(history, '$[#-1].run'), json_extract(history, '$[#-1].cause') "
-                    "FROM django_jobs_job WHERE id = %s AND token = %s",
+                for (history,) in cursor.execute(
+                    "SELECT history FROM django_jobs_job WHERE id = %s AND token = %s AND status <> 'running'",
                     [run.id, run.token],
                 ).fetchall()
-                if ended(*found)
+                if not any((line["run"], line["cause"]) == (run.token, LEASE_RAN_OUT) for line in json.loads(history))
             }
 
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
@@ -269,6 +277,11 @@ class SQLiteEngine(Engine):
     def expired_exist(self) -> bool:
         return False
 
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        with self._writing():
+            yield
+
     def _answers(self, timeout: float) -> bool:
         try:
             raw = self.connection.get_new_connection(self.connection.get_connection_params())
@@ -281,6 +294,24 @@ class SQLiteEngine(Engine):
         finally:
             raw.close()
         return True
+
+
+def _insert(conflict: str, returned: str) -> str:
+    return (
+        "INSERT INTO django_jobs_job "
+        "(type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta) "
+        "VALUES (%(type)s, %(queue)s, %(priority)s, %(payload)s, %(idempotency_key)s, %(key_holds)s, "
+        f"COALESCE(%(run_at)s, {LATER.format('%(delay)s')}), COALESCE(%(expires_at)s, "
+        f"CASE WHEN %(expires_in)s IS NOT NULL THEN {LATER.format('%(expires_in)s')} END), "
+        f"%(max_attempts)s, %(timeout)s, %(meta)s) {conflict} RETURNING {returned}"
+    )
+
+
+def _parameters(new: NewJob) -> dict[str, Any]:
+    found = asdict(new)
+    for name in ("run_at", "expires_at"):
+        found[name] = None if found[name] is None else stored(found[name])
+    return found
 
 
 def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
@@ -333,6 +364,8 @@ def _settle_one(
         f"run_at = CASE WHEN %s IS NULL THEN run_at ELSE {LATER.format('%s')} END, "
         "attempts = attempts + %s, losses = %s, last_error = COALESCE(%s, last_error), history = %s, "
         f"locked_by = NULL, locked_until = NULL, finished_at = CASE WHEN %s = 'ready' THEN NULL ELSE {NOW} END, "
+        # It has started, unless this only gives back a claim: from then on it cannot expire.
+        "expires_at = CASE WHEN %s <> 'ready' OR %s IS NULL THEN expires_at END, "
         "idempotency_key = CASE WHEN %s = 'ready' OR key_holds = 'window' THEN idempotency_key END WHERE id = %s",
         [
             status,
@@ -343,6 +376,8 @@ def _settle_one(
             error,
             json.dumps(history),
             status,
+            status,
+            item.entry,
             status,
             item.run.id,
         ],

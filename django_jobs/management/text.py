@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+SAID_LIMIT = 60
+
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Return the lines of a table; columns whose values are numbers are aligned right."""
@@ -25,18 +27,31 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 def status(state: dict[str, Any]) -> list[str]:
     lines = [state["database"], ""]
-    heads = ("queue", "due", "oldest due s", "later", "retries", "parked", "running")
+    heads = ("queue", "due", "oldest due s", "later", "retries among these", "parked", "running")
     names = ("queue", "due", "oldest_due_seconds", "later", "retries", "parked", "running")
     rows = [[row[name] for name in names] for row in state["queues"]]
     lines += table(heads, rows) if rows else ["No job waits or runs."]
     limit = state["count_limit"]
     counts = (f"{name} {number}{'+' if number >= limit else ''}" for name, number in state["finished"].items())
     lines += ["", "Finished: " + ", ".join(counts)]
+    lines += [_paused(row) for row in state["pauses"]]
     for row in state["unknown_types"]:
         lines.append(
-            f"No live worker knows {row['type']!r}: {row['jobs']} jobs parked, the oldest due for {row['waiting_seconds']:.0f} s"
+            f"No live worker knows {row['type']!r}: {row['jobs']} jobs parked in the queue {row['queue']!r}, the oldest "
+            f"due for {row['waiting_seconds']:.0f} s"
         )
     return [*lines, "", *_workers(state["workers"])]
+
+
+def _paused(row: dict[str, Any]) -> str:
+    by = f" by {row['by']}" if row["by"] else ""
+    end = (
+        "until it is resumed"
+        if row["until"] is None
+        else f"for another {row['seconds_left']:.0f} s, until {row['until']}"
+    )
+    why = f": {row['why']}" if row["why"] else ""
+    return f"Paused: {row['kind']} {row['name']!r}{by}, for {row['since_seconds']:.0f} s now, {end}{why}"
 
 
 def _workers(workers: list[dict[str, Any]]) -> list[str]:
@@ -59,7 +74,7 @@ def _workers(workers: list[dict[str, Any]]) -> list[str]:
 def listing(rows: list[dict[str, Any]]) -> list[str]:
     if not rows:
         return ["No job matches."]
-    heads = ("id", "status", "type", "queue", "priority", "attempts", "due at", "finished at")
+    heads = ("id", "status", "type", "queue", "priority", "attempts", "due at", "finished at", "said")
     values = [
         [
             row["id"],
@@ -70,10 +85,16 @@ def listing(rows: list[dict[str, Any]]) -> list[str]:
             f"{row['attempts']}/{row['max_attempts']}",
             row["run_at"],
             row["finished_at"],
+            row["error"] and _one_line(row["error"]),
         ]
         for row in rows
     ]
     return table(heads, values)
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SAID_LIMIT else f"{text[: SAID_LIMIT - 3]}..."
 
 
 def story(found: dict[str, Any]) -> list[str]:
@@ -83,7 +104,7 @@ def story(found: dict[str, Any]) -> list[str]:
         if value not in (None, ""):
             lines.append(f"{label:<{width}} {value}")
     if found["history"]:
-        lines += ["", "Runs that ended without success (the first and the last nine are kept):"]
+        lines += ["", "Runs that ended without success, and acts on the job (the first and the last nine are kept):"]
         lines += table(
             ("run", "ended", "seconds", "worker", "at", "error"),
             [
@@ -91,9 +112,15 @@ def story(found: dict[str, Any]) -> list[str]:
                 for row in found["history"]
             ],
         )
-    if found["last_error"]:
+    if found["last_error"] and not _is_no_error(found):
         lines += ["", "Last error:", *(f"  {line}" for line in found["last_error"].rstrip().split("\n"))]
     return lines
+
+
+def _is_no_error(found: dict[str, Any]) -> bool:
+    """Tell whether what the last run left was the word of an outcome that is no error."""
+    said = [line for line in found["history"] if line.get("error") == found["last_error"]]
+    return bool(said) and said[-1].get("cause") == "snoozed"
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -101,14 +128,17 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
     return [
         ("arguments", _call(found["args"], found["kwargs"])),
         ("queue", f"{found['queue']}, priority {found['priority']}"),
-        ("idempotency key", found["idempotency_key"]),
+        ("tags", ", ".join(found["tags"])),
+        ("idempotency key", found["idempotency_key"] and f"{found['idempotency_key']} (holds: {found['key_holds']})"),
         ("attempts", _attempts(found)),
         ("timeout", "none" if found["timeout"] is None else f"{found['timeout']:g} s"),
         ("created at", found["created_at"]),
         ("due at", found["run_at"]),
+        ("expires at", found["expires_at"]),
         ("first started at", found["started_at"]),
         ("last started at", found["last_started_at"]),
         ("finished at", found["finished_at"]),
+        ("cancelled", found["cancel_reason"]),
         ("held by", found["locked_by"] and f"{found['locked_by']} until {found['locked_until']}"),
         ("progress", progress and f"{progress['done']:g} of {progress['total']:g} {progress['note']}".rstrip()),
         ("result", None if found["result"] is None else _short(json.dumps(found["result"], ensure_ascii=False))),

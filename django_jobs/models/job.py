@@ -7,6 +7,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.exceptions import JobDoesNotExist
+
 
 class JobQuerySet(models.QuerySet["Job"]):
     """The words in which jobs are asked for."""
@@ -117,6 +119,7 @@ class Job(models.Model):
             ),
             models.Index(
                 "type",
+                "queue",
                 F("priority").desc(),
                 "run_at",
                 "id",
@@ -182,8 +185,11 @@ class Job(models.Model):
         return f"{self.type} {self.pk}"
 
     def refresh(self) -> Job:
-        """Read this job again from the jobs' database and return it."""
-        self.refresh_from_db(using=self._state.db)
+        """Read this job again from the jobs' database and return it; raise JobDoesNotExist when it is gone."""
+        try:
+            self.refresh_from_db(using=self._state.db)
+        except Job.DoesNotExist:
+            raise JobDoesNotExist(f"There is no job {self.pk}: it was deleted.") from None
         return self
 
     @property
@@ -207,8 +213,9 @@ class Job(models.Model):
     def cancel(self, *, why: str = "", by: str = "") -> Job:
         """End this job as cancelled or, while it runs, ask its run to stop; return it as it is then.
 
-        A running handler is told within a heartbeat, and the job is cancelled when its run has ended. `why` and `by` are
-        kept with it. Raises StateConflict when it has ended, and JobDoesNotExist when it is gone.
+        A running handler is told within a heartbeat, and the job is cancelled when its run has ended, however it did; a
+        result that it returned is kept. `why` and `by` are kept in the history. Raises StateConflict when it has ended,
+        and JobDoesNotExist when it is gone.
         """
         from django_jobs.queue import operate
 
@@ -228,8 +235,8 @@ class Job(models.Model):
     def wait(self, timeout: float) -> Job:
         """Wait up to `timeout` seconds until this job has ended, in whatever way; return it as it is then.
 
-        Raises WaitTimeout, a TimeoutError, when it has not, and InvalidJob inside a transaction, where no worker could
-        see it.
+        It asks the database until then, at most some times a second. Raises WaitTimeout, a TimeoutError, when it has not
+        ended, JobDoesNotExist when it is gone, and InvalidJob inside a transaction, where no worker could see it.
         """
         from django_jobs.queue import operate
 

@@ -4,66 +4,87 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from typing import Any, Literal
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import Case, F, Value, When
-from django.db.models.functions import Now
 
 from django_jobs import log, payload
 from django_jobs.engines import engine, jobs_alias
-from django_jobs.engines.base import HISTORY_LIMIT, REQUEUED
-from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict, WaitTimeout
+from django_jobs.engines.base import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
+from django_jobs.exceptions import InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict, WaitTimeout, shown
 from django_jobs.models import Job
+from django_jobs.models.clock import Clock, ClockText
 from django_jobs.outcomes import seconds
 
 TEXT_LIMIT = 1000
 TRIES = 20
-FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
+FIRST_WAIT, LONGEST_WAIT = 0.02, 0.4
 UNFINISHED = (Job.Status.READY, Job.Status.RUNNING)
+FINISHED = (Job.Status.DONE, Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
 
 
-def cancel(job_id: int, *, why: str = "", by: str = "") -> Literal["cancelled", "asked"]:
+def cancel(
+    job_id: int, *, why: str = "", by: str = "", states: Collection[str] = UNFINISHED
+) -> Literal["cancelled", "asked"]:
     """End a job that waits as cancelled, or ask the run of one that runs to stop.
 
-    A running handler is told within a heartbeat, by `context.should_stop` and, when it is async, by cancelling its task;
-    however its run ends, the job is cancelled then. Returns "cancelled" or "asked". Raises JobDoesNotExist, or
-    StateConflict when the job has ended.
+    A running handler is told within a heartbeat, by `context.should_stop`; however its run ends, the job is cancelled
+    then. Returns "cancelled" or "asked". Raises JobDoesNotExist, or StateConflict when the job has ended or is in none of
+    the given states.
     """
     said = _said(by, why)
     for _ in range(TRIES):
         seen = _see(job_id)
         if seen.status not in UNFINISHED:
             raise StateConflict(f"Job {job_id} is {seen.status} already; only what waits or runs can be cancelled.")
+        _expect(seen, states)
         if seen.status == Job.Status.RUNNING:
-            if seen.cancel_reason is not None or _change(seen, cancel_reason=said):
-                log.job_act(job_id, "is to be cancelled", said)
+            if seen.cancel_reason is not None or _ask_to_stop(seen, said):
                 return "asked"
-        elif _change(
-            seen,
-            status=Job.Status.CANCELLED,
-            parked=None,
-            finished_at=Now(),
-            cancel_reason=said,
-            history=_history(seen, "cancelled", said),
-            idempotency_key=Case(When(key_holds=Job.KeyHolds.WINDOW, then=F("idempotency_key")), default=Value(None)),
-        ):
-            log.job_act(job_id, "is cancelled", said)
+        elif _call_off(seen, said):
             return "cancelled"
     raise _busy(job_id)
 
 
-def requeue(job_id: int, *, why: str = "", by: str = "") -> None:
+def _ask_to_stop(seen: Any, said: str) -> bool:
+    with engine(seen._state.db).acting():
+        asked = _change(seen, cancel_reason=said, history=_history(seen, ASKED_TO_STOP, said))
+    if asked:
+        log.job_act(seen.pk, "is asked to stop", said)
+    return asked
+
+
+def _call_off(seen: Any, said: str) -> bool:
+    with engine(seen._state.db).acting():
+        called_off = _change(
+            seen,
+            status=Job.Status.CANCELLED,
+            parked=None,
+            finished_at=Clock(),
+            cancel_reason=said,
+            history=_history(seen, CALLED_OFF, said),
+            idempotency_key=Case(When(key_holds=Job.KeyHolds.WINDOW, then=F("idempotency_key")), default=Value(None)),
+        )
+    if called_off:
+        log.job_act(seen.pk, "is cancelled", said)
+    return called_off
+
+
+def requeue(job_id: int, *, why: str = "", by: str = "", states: Collection[str] = FINISHED) -> None:
     """Have a job that ended, however it did, run again at once, with all its attempts.
 
     Its history stays, and a suspicion that it killed its process. A key that its end has freed is taken again. Raises
-    JobDoesNotExist, or StateConflict when the job has not ended or another job has its key by now.
+    JobDoesNotExist, or StateConflict when the job has not ended, is in none of the given states, or another job has its
+    key by now.
     """
     said = _said(by, why)
     for _ in range(TRIES):
         seen = _see(job_id)
         if seen.status in UNFINISHED:
             raise StateConflict(f"Job {job_id} {_state(seen)}; it can be requeued when it has ended.")
+        _expect(seen, states)
         if _requeue(seen, said):
             log.job_act(job_id, "is requeued", said)
             return
@@ -71,13 +92,14 @@ def requeue(job_id: int, *, why: str = "", by: str = "") -> None:
 
 
 def _requeue(seen: Any, said: str) -> bool:
+    found = engine(seen._state.db)
     key = seen.idempotency_key or seen.meta.get("key")
     try:
-        with transaction.atomic(using=seen._state.db):
+        with found.acting():
             return _change(
                 seen,
                 status=Job.Status.READY,
-                run_at=Now(),
+                run_at=Clock(),
                 expires_at=None,
                 attempts=0,
                 losses=min(seen.losses, 1),
@@ -89,7 +111,7 @@ def _requeue(seen: Any, said: str) -> bool:
                 history=_history(seen, REQUEUED, said),
             )
     except IntegrityError:
-        holder = engine(seen._state.db).holder(key)
+        holder = found.holder(key)
         if holder is None:
             return False
         raise StateConflict(
@@ -117,10 +139,15 @@ def wait(job: Job, timeout: float) -> Job:
 
 
 def _see(job_id: int) -> Any:
-    found = Job.objects.using(jobs_alias()).filter(pk=job_id).annotate(clock=Now()).first()
+    found = Job.objects.using(jobs_alias()).filter(pk=job_id).annotate(clock=ClockText()).first()
     if found is None:
         raise JobDoesNotExist(f"There is no job {job_id}.")
     return found
+
+
+def _expect(seen: Any, states: Collection[str]) -> None:
+    if seen.status not in states:
+        raise StateConflict(f"Job {seen.pk} {_state(seen)}; only {' or '.join(sorted(states))} was asked for.")
 
 
 def _change(seen: Any, **values: Any) -> bool:
@@ -131,15 +158,16 @@ def _change(seen: Any, **values: Any) -> bool:
 
 def _history(seen: Any, cause: str, said: str) -> list[dict[str, Any]]:
     lines = seen.history
+    if not isinstance(lines, list):
+        raise StateConflict(f"The history of job {seen.pk} is no list; somebody wrote it by hand. Set it to [] first.")
     kept = [lines[0], *lines[2:]] if len(lines) >= HISTORY_LIMIT else lines
-    at = seen.clock.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return [*kept, {"run": seen.token, "cause": cause, "error": said, "worker": "", "seconds": 0.0, "at": at}]
+    return [*kept, {"run": seen.token, "cause": cause, "error": said, "worker": "", "seconds": 0.0, "at": seen.clock}]
 
 
 def _said(by: str, why: str) -> str:
     for name, value in (("by", by), ("why", why)):
         if not isinstance(value, str):
-            raise InvalidJob(f"{name} is {value!r}; give text.")
+            raise InvalidJobType(f"{name} is {shown(value)}; give text.")
     said = ": ".join(part for part in (by and f"by {by}", why) if part)
     return payload.storable(said or "no reason given", TEXT_LIMIT)
 

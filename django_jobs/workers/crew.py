@@ -170,8 +170,9 @@ class Crew:
     def drain(self, place: Place) -> None:
         """Have a process end in order, and its post filled by another one at once."""
         place.draining_since = time.monotonic()
-        place.region.ask_to_drain()
-        self._doorbells[place.index].ring()
+        if place.region.phase is not Phase.DRAINING:
+            place.region.ask_to_drain()
+            self._doorbells[place.index].ring()
         if place.post is not None:
             place.post.leave()
             place.post = None

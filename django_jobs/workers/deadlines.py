@@ -71,7 +71,8 @@ class Watch:
         if not lock.acquire(blocking=False):
             return now + MOMENT  # it is just being left
         try:
-            return self._step(now) if self._call.inside else math.inf
+            # It may not have begun yet, or have ended.
+            return self._step(now) if self._call.inside else max(self.deadline, now + MOMENT)
         finally:
             lock.release()
 

@@ -37,49 +37,52 @@ class Drainer:
                 continue
             seats = place.region.seats()
             late = [seat for seat in seats if seat.is_late(now, self._plan.late_after)]
-            if late and self._is_held(place, seats, late, max(awake_since, place.started_at), now):
-                self._end_held(place, late)
+            silent = now - max(*place.region.ticks, awake_since, place.started_at) >= self._silence
+            if late and silent and self._all_are_late(seats):
+                self._end(place, late, is_held=True)
             elif place.draining_since is None:
-                self._begin_if_due(place, late)
+                self._begin_if_due(place, late, silent)
             else:
-                self._go_on(place, seats, late, now)
+                self._go_on(place, seats, late, silent)
 
     def _wait_for_database(self, place: Place, now: float) -> None:
         if place.draining_since is not None:
             least = now + AFTER_OUTAGE_SECONDS - self._plan.settings.drain
             place.draining_since = max(place.draining_since, least)
 
-    def _is_held(self, place: Place, seats: Sequence[Seat], late: Sequence[Seat], excused: float, now: float) -> bool:
-        """Tell whether a run that is late keeps the interpreter from all the others, as far as can be told."""
-        if now - max(*place.region.ticks, excused) < self._silence:
-            return False
-        limited = [seat for seat in seats if seat.state is State.RUNNING and seat.deadline]
-        return len(limited) == len(late)
+    def _all_are_late(self, seats: Sequence[Seat]) -> bool:
+        """Tell whether nothing runs any more that has a deadline and time left to end."""
+        now = time.monotonic()
+        return not any(
+            seat.state is State.RUNNING and seat.deadline and not seat.is_late(now, self._plan.late_after)
+            for seat in seats
+        )
 
-    def _end_held(self, place: Place, late: Sequence[Seat]) -> None:
-        assert place.child is not None
-        log.process_held(place.child.pid, [seat.job_id for seat in late])
-        place.held = True
-        self._crew.kill(place, "its process did not answer and was replaced")
-
-    def _begin_if_due(self, place: Place, late: Sequence[Seat]) -> None:
+    def _begin_if_due(self, place: Place, late: Sequence[Seat], silent: bool) -> None:
         assert place.child is not None
         if place.region.phase is Phase.DRAINING:
             self._crew.drain(place)
-        elif late and (self._crew.has_room or len(late) >= self._plan.settings.threads):
+        elif late and (silent or self._crew.has_room or len(late) >= self._plan.settings.threads):
             log.process_drains(place.child.pid, [seat.job_id for seat in late], self._plan.settings.drain)
             self._crew.drain(place)
 
-    def _go_on(self, place: Place, seats: Sequence[Seat], late: Sequence[Seat], now: float) -> None:
+    def _go_on(self, place: Place, seats: Sequence[Seat], late: Sequence[Seat], silent: bool) -> None:
         assert place.child is not None
         assert place.draining_since is not None
         drain = self._plan.settings.drain
-        over_at = place.draining_since + drain
+        left = place.draining_since + drain - time.monotonic()
         if late and len(late) == len(seats):
-            log.process_emptied(place.child.pid, [seat.job_id for seat in late])
-            self._crew.kill(place, "its process was replaced")
-        elif now >= over_at:
+            self._end(place, late)
+        elif left <= 0:
             log.drain_over(place.child.pid, sum(seat.state is State.RUNNING for seat in seats) - len(late))
-            self._crew.kill(place, f"its process was replaced, and it did not end within DRAIN ({drain:g} s)")
-        elif now >= over_at - drain / 2 and not place.region.stop_asked:
-            place.region.ask_to_stop(cut_at=self._plan.cut_at(over_at, drain))
+            self._end(place, late, is_held=silent)
+        elif left <= drain / 2 and not place.region.stop_asked:
+            place.region.ask_to_stop(cut_at=self._plan.cut_at(place.draining_since + drain, drain))
+
+    def _end(self, place: Place, late: Sequence[Seat], is_held: bool = False) -> None:
+        assert place.child is not None
+        if late:
+            log.process_ended(place.child.pid, [seat.job_id for seat in late], is_held)
+        place.held = is_held
+        over = f"was replaced, and DRAIN ({self._plan.settings.drain:g} s) was over"
+        self._crew.kill(place, f"its process {'did not answer' if is_held else over}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,15 @@ def end_process(region: Region, error: BaseException) -> None:
     log.process_failed(os.getpid(), error)
     region.set_phase(Phase.FAILED)
     os._exit(EXIT_CODE)
+
+
+def can_open_files() -> bool:
+    try:
+        for descriptor in os.pipe():
+            os.close(descriptor)
+    except OSError as error:
+        return error.errno != errno.EMFILE
+    return True
 
 
 @contextmanager

@@ -148,7 +148,10 @@ class Heart:
                 if self._outage.lasts:
                     self._beating.due = 0.0
                     return pause
-        self._outage.over()
+        pause = self._outage.check(self._probe)
+        if pause:
+            self._beating.due = 0.0
+            return pause
         self.ready.set()
         return max(min(duty.due for duty in self._duties) - time.monotonic(), 0.0)  # asked: then we are woken
 
@@ -162,17 +165,26 @@ class Heart:
             return 0.0
         with self._guarded():
             usable = still_works(self._engine.alias, self._raw)
-        if not self._engine.probe(timeout=connect_timeout(self._settings.lease)):
+        if not self._probe():
             self._engine.connection.close()
             self._fitness.broken()
             return self._outage.failed(error)
         if usable:
-            log.loop_failed(what)
+            self._say_failed(what)
             return self._settings.heartbeat / 3
         self._engine.connection.close()
         self._fitness.broken()
         log.connection_broke("supervisor", error)
         return 0.0
+
+    def _probe(self) -> bool:
+        return self._engine.probe(timeout=connect_timeout(self._settings.lease))
+
+    def _say_failed(self, what: str) -> None:
+        if self._outage.lasts:
+            self._outage.over()  # what was sent in its last moments
+        else:
+            log.loop_failed(what)
 
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(self._engine.alias, answer_timeout(self._settings.lease))

@@ -3,6 +3,9 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
+
+from django.db import OperationalError
 
 from django_jobs import log
 
@@ -30,6 +33,16 @@ class Outage:
             pause = min(self._pauses.get(thread, FIRST_PAUSE) * 2, LONGEST_PAUSE)
             self._pauses[thread] = pause
         return random.uniform(pause / 2, pause)
+
+    def check(self, probe: Callable[[], bool]) -> float:
+        """Ask whether an outage is over when this thread reached the database, perhaps only to read from it.
+
+        Return the seconds to wait before this thread's next try, 0 when it is.
+        """
+        if not self._pauses or probe():
+            self.over()
+            return 0.0
+        return self.failed(OperationalError("the database answers, and cannot be written"))
 
     def over(self) -> None:
         """Note that this thread reached it."""

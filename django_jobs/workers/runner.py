@@ -52,7 +52,8 @@ SHORT_ERROR_LIMIT = 500
 CHAIN_LIMIT = 10
 # Seconds before a job that was lost with its database or connection is tried again.
 LOSS_PAUSE = 5.0
-JUST_NOW_SECONDS = 1.0
+# Within it, a process whose database was away has asked again: see Outage.
+JUST_NOW_SECONDS = 3.0
 IDLE_BEFORE_CHECK = 5.0
 # What an unreachable database or, by the last, one that cannot be written makes of a handler's statement.
 _DOUBTFUL = (OperationalError, InterfaceError, InternalError)

@@ -20,6 +20,7 @@ from django_jobs.workers.connections import answer_timeout, connect_timeout, sta
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.executor import Assigned, Executor
+from django_jobs.workers.failure import can_open_files
 from django_jobs.workers.limits import Limits
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.pace import Pace
@@ -60,7 +61,7 @@ class Worker:
             self._is_busy,
             settings.max_uncounted,
             settings.lease,
-            self._is_alone_for,
+            self._is_to_blame_for,
         )
         label = f"{socket.gethostname()}:{os.getpid()}"
         self._pace = Pace(settings.threads)
@@ -86,18 +87,17 @@ class Worker:
             self._region.tick_claims()
             try:
                 pause = self._step()
-                self._outage.over()
+                pause = self._outage.check(self._probe) or pause
             except Exception as error:
                 pause = self._after_error(error)
             self._wait(pause)
         self._stop()
 
     def _must_stop(self) -> bool:
-        region = self._region
-        return region.stop_asked or region.drain_asked or os.getppid() != self._parent or self._is_used_up()
+        return self._is_told_to_end() or self._limits.reached(self._claimer.claimed)
 
-    def _is_used_up(self) -> bool:
-        return self._limits.reached(self._claimer.claimed)
+    def _is_told_to_end(self) -> bool:
+        return self._region.stop_asked or self._region.drain_asked or os.getppid() != self._parent
 
     def _register(self) -> None:
         while not self._must_stop():
@@ -132,11 +132,14 @@ class Worker:
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(self._engine.alias, answer_timeout(self._plan.settings.lease))
 
+    def _probe(self) -> bool:
+        return self._engine.probe(timeout=self._probe_timeout)
+
     def _handlers_are_cut_off(self) -> bool:
         """Tell whether new connections are refused, while ours are still there: as when too many are open."""
         if self._executor.cut_off is None:
             return False
-        if self._engine.probe(timeout=self._probe_timeout):
+        if self._probe():
             self._executor.cut_off = None
             return False
         return True
@@ -156,10 +159,12 @@ class Worker:
             log.unsupervised(os.getpid(), time.monotonic() - self._seats.last_beat)
         return LONGEST_WAIT
 
-    def _is_alone_for(self, seconds: float) -> bool:
-        """Tell whether only this process has been cut off for so long, as when it has no file descriptor left."""
-        settings = self._plan.settings
-        return seconds > settings.lease and time.monotonic() - self._seats.last_beat < 2 * settings.heartbeat
+    def _is_to_blame_for(self, seconds: float) -> bool:
+        """Tell whether it is by this process itself that it has been cut off for so long, and will be for ever.
+
+        That others reach the database proves nothing: a server that is full keeps those whom it has let in.
+        """
+        return seconds > self._plan.settings.lease and not can_open_files()
 
     def _wait(self, pause: float) -> None:
         if pause <= 0:
@@ -179,11 +184,13 @@ class Worker:
         with self._guarded():
             usable = still_works(self._engine.alias, self._raw)
         self._engine.connection.close()
-        if not self._engine.probe(timeout=self._probe_timeout):
+        if not self._probe():
             return self._outage.failed(error)
+        just_back = self._outage.lasts
         self._outage.over()
         if usable:
-            log.loop_failed("Claiming jobs")
+            if not just_back:  # else it was sent in the last moments of the outage
+                log.loop_failed("Claiming jobs")
             return LONGEST_WAIT
         log.connection_broke(f"worker {os.getpid()}", error)
         return 0.0
@@ -214,9 +221,14 @@ class Worker:
 
     def _stop(self) -> None:
         self._region.set_phase(Phase.DRAINING)
-        self._give_back_unstarted()
-        while self._executor.in_hand > 0:
+        while True:
             self._region.tick_claims()
+            if self._is_told_to_end():
+                self._give_back_unstarted()
+            else:
+                self._give_back_what_waits()  # at a limit: what was claimed is run
+            if self._executor.in_hand <= 0:
+                break
             self._executor.wake_at = 0
             if self._executor.in_hand > 0:
                 self._doorbell.wait(0.5)

@@ -44,7 +44,7 @@ class Writer:
         busy: Callable[[], bool],
         max_uncounted: int,
         lease: float,
-        alone_for: Callable[[float], bool],
+        to_blame_for: Callable[[float], bool],
     ) -> None:
         self._engine = engine
         self._region = region
@@ -55,8 +55,8 @@ class Writer:
         self._statement_timeout = statement_timeout(lease)
         self._answer_timeout = answer_timeout(lease)
         self._probe_timeout = connect_timeout(lease)
-        # Whether this process alone has been cut off for so many seconds.
-        self._alone_for = alone_for
+        # Whether it is by this process itself that it has been cut off for so many seconds.
+        self._to_blame_for = to_blame_for
         self._away_since: float | None = None
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
         # What is to be written next: each part in one statement. A part leaves only when its seats are free.
@@ -202,7 +202,7 @@ class Writer:
             return False
         if self._away_since is None:
             self._away_since = time.monotonic()
-        if self._alone_for(time.monotonic() - self._away_since):
+        if self._to_blame_for(time.monotonic() - self._away_since):
             end_process(self._region, error)
         _pause(self._outage.failed(error))
         return True

@@ -30,3 +30,14 @@ async def meet(context: Context, key: str, number: int) -> str:
 async def report_while_async(context: Context) -> list[object]:
     context.progress(1, 2, "half")
     return [context.job_id, context.attempt, context.run, context.idempotency_key, context.should_stop]
+
+
+@job(takes_context=True)
+async def wait_until_cancelled(context: Context, key: str) -> None:
+    """Leave "<key>:start", wait, and leave "<key>:cancelled" when that is what happens."""
+    await effect(f"{key}:start", context.run)
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        await effect(f"{key}:cancelled", context.run)
+        raise

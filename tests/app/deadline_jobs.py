@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 
 from django.db import connections
@@ -83,6 +84,13 @@ async def catch_cancellations(context: Context, key: str) -> None:
 async def block_the_loop(context: Context, key: str) -> None:
     await async_effect(f"{key}:start", context.run)
     time.sleep(LONG)
+
+
+@job(takes_context=True)
+def match_for_long(context: Context, key: str, length: int) -> None:
+    """Hold the interpreter by one match of a pattern that takes for ever."""
+    effect(f"{key}:start", context.run)
+    re.fullmatch(r"(a+)+b", "a" * length)
 
 
 @job(takes_context=True)

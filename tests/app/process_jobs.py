@@ -5,15 +5,18 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import resource
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from django.db import connections, transaction
 
-from django_jobs import Context, job
+from django_jobs import Cancel, Context, Fail, Retry, Snooze, job
 from tests import router
 from tests.app.models import Effect
 
@@ -122,6 +125,33 @@ def _effect_and_close(key: str, run: int) -> None:
 def report_and_return(context: Context, steps: int) -> None:
     for step in range(1, steps + 1):
         context.progress(step, steps, "\ud800 step\x00")
+
+
+@job(takes_context=True)
+def use_up_descriptors(context: Context, key: str) -> None:
+    """In its first run: leave the process no file descriptor."""
+    connections.close_all()
+    if context.run == 1:
+        used = max(int(name) for name in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        with suppress(OSError):
+            while True:
+                os.dup(0)
+
+
+@job(takes_context=True, max_attempts=3)
+def end_when_asked(context: Context, key: str, how: str) -> Any:
+    """Leave "<key>:start", go on until asked to stop, leave "<key>:asked", and end in the way given."""
+    effect(f"{key}:start", context.run)
+    while not context.should_stop:
+        time.sleep(0.01)
+    effect(f"{key}:asked", context.run)
+    match how:
+        case "raise":
+            raise RuntimeError("told to stop")
+        case "die":
+            os._exit(7)
+    return {"return": "half done", "snooze": Snooze(0), "retry": Retry(0), "fail": Fail("no"), "cancel": Cancel()}[how]
 
 
 if "DJANGO_JOBS_TEST_WITHOUT_NEWER" not in os.environ:

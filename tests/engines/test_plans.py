@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connections, transaction
 
+from django_jobs import resume
 from django_jobs.engines.base import Done, Run
+from tests.app.jobs import report
 from tests.engines.common import TYPES, beside_others, on_postgresql, order, settled
 from tests.threads import session
 
@@ -24,18 +26,30 @@ pytestmark = [on_postgresql, beside_others]
 
 FILL = """
 INSERT INTO django_jobs_job (type, queue, priority, payload, status, parked, run_at, finished_at, token, locked_by,
-                             locked_until, idempotency_key)
+                             locked_until, idempotency_key, expires_at)
 SELECT 'tests.app.jobs.nothing', 'q' || n %% 3, n %% 5, '{{"args": [], "kwargs": {{}}}}', kind.status, kind.parked,
        statement_timestamp() + (n - kind.past) * interval '1 second',
        CASE WHEN kind.status IN ('done', 'dead') THEN statement_timestamp() END, 1,
        CASE WHEN kind.status = 'running' THEN 'w' || n %% 7 || ':' || n END,
        CASE WHEN kind.status = 'running' THEN statement_timestamp() + (n %% 2 - 0.5) * interval '1 hour' END,
-       CASE WHEN n %% 10 = 0 THEN kind.status || n || coalesce(kind.parked, '') END
+       CASE WHEN n %% 10 = 0 THEN kind.status || n || coalesce(kind.parked, '') END,
+       CASE WHEN n %% 100 = 0 THEN statement_timestamp() + (n %% 200 - 50) * interval '1 hour' END
   FROM (VALUES {}) kind (status, parked, total, past), generate_series(1, kind.total) n
 """
 # How many of each kind, and how many of those are due.
 FINISHED = FILL.format("('done', NULL, 100000, 100000), ('dead', NULL, 2000, 2000)")
 UNFINISHED = FILL.format("('ready', NULL, 10000, 6000), ('ready', 'type', 5000, 4000), ('running', NULL, 500, 500)")
+# Jobs that wait in a paused queue, met by a claim of those who know them or not, and jobs of a paused type.
+PAUSED = """
+INSERT INTO django_jobs_job (type, queue, priority, payload, parked, run_at)
+SELECT kind.type, kind.queue, n %% 5, '{"args": [], "kwargs": {}}', kind.parked,
+       statement_timestamp() - n * interval '1 second'
+  FROM (VALUES ('tests.app.jobs.nothing', 'shut', NULL, 20000), ('tests.app.jobs.nothing', 'shut', 'type', 20000),
+               ('tests.app.jobs.report', 'q1', 'pause', 20000), ('tests.app.jobs.report', 'q9', 'type', 20000),
+               ('tests.app.jobs.nothing', 'q9', 'pause', 30))
+       kind (type, queue, parked, total), generate_series(1, kind.total) n
+"""
+PAUSES = "INSERT INTO django_jobs_pause (kind, name) VALUES ('queue', 'shut'), ('type', 'tests.app.jobs.report')"
 RUNNING = "SELECT id, token, locked_by FROM django_jobs_job WHERE status = 'running' ORDER BY run_at LIMIT 100"
 
 
@@ -98,7 +112,24 @@ HOT: dict[str, tuple[Callable[[Engine, list[Run]], Any], set[str], int]] = {
     "expired": (lambda engine, runs: engine.expired(500), {"django_jobs_running"}, 700),
     "expired_exist": (lambda engine, runs: engine.expired_exist(), {"django_jobs_running"}, 600),
     "held_by": (lambda engine, runs: engine.held_by("w3"), {"django_jobs_running"}, 200),
+    "cancel_expired": (lambda engine, runs: engine.cancel_expired(500), {"django_jobs_expiring"}, 250),
+    "holders": (lambda engine, runs: engine.holders([f"done{n}0" for n in range(100)]), {"django_jobs_key"}, 110),
     "holder": (lambda engine, runs: engine.holder("done10"), {"django_jobs_key"}, 5),
+}
+
+
+KNOWN = (report.name, *TYPES)
+PARKED: dict[str, tuple[Callable[[Engine], Any], int]] = {
+    "claim": (lambda engine: engine.claim(order(20, types=KNOWN)), 100),
+    "claim_parked": (lambda engine: engine.claim_parked(order(20, types=KNOWN)), 80),
+    "claim_parked of what is paused": (
+        lambda engine: engine.claim_parked(order(20, types=KNOWN, queues=("shut",))),
+        40,
+    ),
+    "claim_parked of a paused type": (lambda engine: engine.claim_parked(order(20, types=(report.name,))), 0),
+    "look": (lambda engine: engine.look(None, KNOWN), 60),
+    "look at what is paused": (lambda engine: engine.look(("shut",), KNOWN), 60),
+    "look for a paused type": (lambda engine: engine.look(("none",), (report.name,)), 60),
 }
 
 
@@ -108,7 +139,7 @@ def worker(engine: Engine) -> Iterator[Session]:
     with session(engine.alias) as found:
         found.do(lambda: engine.prepare(30))
         found.begin()
-        found.sql("TRUNCATE django_jobs_job")
+        found.sql("TRUNCATE django_jobs_job, django_jobs_pause")
         yield found
 
 
@@ -135,3 +166,32 @@ def test_no_hot_statement_reads_the_table_or_the_backlog(engine: Engine, worker:
         assert "Seq Scan" not in kinds, name
         assert expected <= indexes(nodes), name
         assert 0 < read(nodes) <= most, name
+
+
+@pytest.mark.parametrize("statistics", ["fresh", "of finished jobs only", "none"])
+def test_nothing_that_a_pause_holds_back_is_read(engine: Engine, worker: Session, statistics: str) -> None:
+    worker.sql(FINISHED)
+    if statistics == "of finished jobs only":
+        worker.sql("ANALYZE django_jobs_job")
+    worker.sql(UNFINISHED)
+    worker.sql(PAUSED)
+    worker.sql(PAUSES)
+    if statistics == "fresh":
+        worker.sql("ANALYZE django_jobs_job, django_jobs_pause")
+    for name, (call, most) in PARKED.items():
+        nodes = worker.do(partial(plans, engine, partial(call, engine)))
+        assert "Seq Scan" not in {n["Node Type"] for n in nodes if n.get("Relation Name") == "django_jobs_job"}, name
+        assert read(nodes) <= most, name
+
+
+def test_the_end_of_a_pause_writes_no_job_and_200000_of_its_jobs_are_claimed_by_reading_few(
+    engine: Engine, worker: Session
+) -> None:
+    worker.sql(PAUSED.replace("'pause', 20000", "'pause', 200000"))
+    worker.sql(PAUSES)
+    before = worker.sql("SELECT pg_current_wal_lsn()")[0][0]
+    assert worker.do(lambda: resume(type=report))
+    assert worker.sql("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), %s)", before)[0][0] < 100_000
+    nodes = worker.do(partial(plans, engine, lambda: engine.claim_parked(order(20, types=(report.name,)))))
+    assert 0 < read(nodes) <= 80
+    assert worker.do(lambda: len(engine.claim_parked(order(20, types=(report.name,))).jobs)) == 20

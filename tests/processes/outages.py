@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +65,45 @@ def away(workers: RunWorkers) -> list[str]:
 
 def back(workers: RunWorkers) -> list[str]:
     return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database is back")]
+
+
+@contextmanager
+def full(server: postgres.Server) -> Iterator[psycopg.Connection[Any]]:
+    """Take all connections that the server has left; one of them may be used."""
+    taken = []
+    connections[ALIAS].close()
+    try:
+        with suppress(psycopg.OperationalError):
+            while True:
+                taken.append(psycopg.connect(server.url, autocommit=True))
+        yield taken[0]
+    finally:
+        for raw in taken:
+            raw.close()
+
+
+@contextmanager
+def read_only(server: postgres.Server) -> Iterator[None]:
+    """Let the server refuse every write, as one does that is no longer the first of its cluster."""
+    _set_read_only(server, "on")
+    try:
+        yield
+    finally:
+        _set_read_only(server, "off")
+
+
+def _set_read_only(server: postgres.Server, value: str) -> None:
+    with psycopg.connect(server.url, autocommit=True) as raw:
+        raw.execute("SET default_transaction_read_only = off")
+        raw.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        raw.execute("SELECT pg_reload_conf()")
+
+
+def terminate_all(server: postgres.Server) -> int:
+    """End all sessions of others; return how many there were."""
+    with psycopg.connect(server.url, autocommit=True) as raw:
+        found = raw.execute(
+            "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity "
+            "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        ).fetchone()
+    return int(found[0]) if found else 0

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 from django.db import connections, transaction
+from django.db.models.functions import Now
 
 from django_jobs import Cancel, Fail, Retry, Snooze, registry
 from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.models import Job
 from django_jobs.registry import JobType
 from django_jobs.workers.runner import Runner
-from tests.app.async_jobs import meet, report_while_async
-from tests.app.jobs import nothing
+from tests.app.async_jobs import meet, report_while_async, wait_until_cancelled
+from tests.app.jobs import nothing, wait_for_file
 from tests.app.models import Effect
-from tests.harness import Tree
-from tests.processes.common import state, with_processes, with_tables
+from tests.harness import Tree, wait_for
+from tests.processes.common import (
+    effects,
+    ends,
+    lines,
+    on_postgresql,
+    session_pids,
+    state,
+    wait_for_effect,
+    with_processes,
+    with_tables,
+)
 from tests.processes.parts import SETTINGS
 
 in_process = with_tables
@@ -161,3 +177,66 @@ class TestInATree:
         assert {job.result for job in jobs} == {f"django_jobs-{index}" for index in range(4)}
         assert context.result == [context.pk, 1, 1, "k", False]
         assert context.progress == {"done": 1, "total": 2, "note": "half"}
+
+    def test_at_the_end_of_the_grace_an_async_run_is_cancelled_and_goes_back_uncharged(self, tree: Tree) -> None:
+        jobs = [wait_until_cancelled.enqueue(key) for key in ("a", "b")]
+        due = [job.run_at for job in jobs]
+        workers = tree.start("--threads", "2", settings={"SHUTDOWN_GRACE": 2})
+        for key in ("a", "b"):
+            wait_for_effect(tree, f"{key}:start")
+        begun = time.monotonic()
+        assert workers.stop() == 3
+        assert 1 <= time.monotonic() - begun < 4
+        assert effects(tree, key__endswith=":cancelled") == [("a:cancelled", 1), ("b:cancelled", 1)]
+        assert [(state(job), ends(job), job.last_error) for job in jobs] == [
+            (("ready", 0, 0, 1), [(1, "stopped")], "")
+        ] * 2
+        assert [job.run_at for job in jobs] == due
+        # They ended by themselves: nothing had to be killed.
+        assert not lines(workers, "The grace is over")
+        assert lines(workers, "2 stopped")
+
+    @on_postgresql
+    def test_scenario_6_short_runs_finish_and_what_is_long_goes_back_within_the_grace(
+        self, tree: Tree, tmp_path: Path
+    ) -> None:
+        never = str(tmp_path / "never")
+        asynchronous, synchronous = wait_until_cancelled.enqueue("async"), wait_for_file.enqueue("sync", never)
+        short = [wait_for_file.enqueue(f"short {number}", str(tmp_path / "go")) for number in range(2)]
+        workers = tree.start("--threads", "4", settings={"SHUTDOWN_GRACE": 4})
+        for key in ("async", "sync", "short 0", "short 1"):
+            wait_for_effect(tree, f"{key}:start")
+        queued = [nothing.enqueue(number) for number in range(100)]
+        begun = time.monotonic()
+        workers.signal(signal.SIGTERM)
+        late = [nothing.enqueue(number) for number in range(5)]
+        (tmp_path / "go").touch()
+        assert workers.wait() == 3
+        assert time.monotonic() - begun <= 4 + 2
+        assert {state(job) for job in short} == {("done", 0, 0, 1)}
+        assert {state(job) for job in [*queued, *late]} == {("ready", 0, 0, 0)}
+        for job in (asynchronous, synchronous):
+            assert (state(job), ends(job)) == (("ready", 0, 0, 1), [(1, "stopped")])
+        assert [job.history[0]["error"] for job in (asynchronous, synchronous)] == [
+            "its task was cancelled",
+            "stopped by a signal when the grace was over",
+        ]
+        assert effects(tree, key="async:cancelled") == [("async:cancelled", 1)]
+        assert session_pids(workers.pid) == []
+
+    @on_postgresql
+    def test_a_run_whose_job_is_no_longer_its_own_is_cancelled(self, tree: Tree) -> None:
+        job = wait_until_cancelled.enqueue("a")
+        workers = tree.start()
+        pid = wait_for_effect(tree, "a:start")
+        Job.objects.using(tree.alias).filter(pk=job.pk).update(
+            status="ready", locked_by=None, locked_until=None, run_at=Now() + timedelta(hours=1)
+        )
+        begun = time.monotonic()
+        assert wait_for_effect(tree, "a:cancelled") == pid
+        assert time.monotonic() - begun < 1 + 0.5 + 1.5  # a heartbeat, half a second, and a busy machine
+        wait_for(lambda: lines(workers, "is told to stop; the job is no longer its"))
+        tree.wait_for_status(nothing.enqueue(), "done")
+        assert (state(job), ends(job)) == (("ready", 0, 0, 1), [])
+        assert workers.worker_pids() == [pid]
+        assert workers.stop() == 0

@@ -8,9 +8,10 @@ from pathlib import Path
 from django.db import connections
 
 from tests.app.jobs import leave_effect, misbehave, nothing
-from tests.app.process_jobs import fork_and_return, leave_orphans, query_after, terminate_fork
+from tests.app.process_jobs import fork_and_return, leave_orphans, query_after, terminate_fork, use_up_descriptors
 from tests.harness import Tree, wait_for
 from tests.processes.common import (
+    LEASE_2,
     effects,
     ends,
     lines,
@@ -78,6 +79,18 @@ def test_orphans_of_subprocesses_are_waited_for(tree: Tree) -> None:
     tree.wait_for_status(leave_orphans.enqueue(20), "done")
     (worker,) = workers.worker_pids()
     wait_for(lambda: len(workers.tree_pids()) == 3 and worker in workers.tree_pids(), 3.0, "no zombie is left")
+    assert workers.stop() == 0
+
+
+@on_postgresql
+def test_a_process_without_a_file_descriptor_is_replaced_and_no_job_is_charged(tree: Tree) -> None:
+    workers = tree.start("--threads", "1", settings=LEASE_2)
+    pids = workers.wait_until_ready()
+    job = use_up_descriptors.enqueue("a")
+    tree.wait_for_status(job, "done")
+    assert state(job) == ("done", 0, 0, 2)
+    assert lines(workers, f"Worker process {pids[0]} cannot go on and ends")
+    assert workers.worker_pids() != pids
     assert workers.stop() == 0
 
 

@@ -1,19 +1,21 @@
-"""The database away for longer than a lease, under two trees with running jobs."""
+"""The database away, full, read-only, restarted or not to be found, under trees with running jobs."""
 
 from __future__ import annotations
 
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from django_jobs.models import Job
 from example_project import postgres
-from tests.app.jobs import leave_effect, wait_for_file
+from tests.app.jobs import leave_effect, nothing, wait_for_file
 from tests.app.process_jobs import end_by_file
 from tests.harness import Tree, wait_for
-from tests.processes.common import ends, lines, session_pids, state, wait_for_effect, wait_seconds
-from tests.processes.outages import LEASE, away, back, down
+from tests.processes.common import effects, ends, lines, session_pids, state, wait_for_effect, wait_seconds
+from tests.processes.outages import LEASE, away, back, down, full, read_only, terminate_all
 
 pytestmark = [pytest.mark.process, pytest.mark.postgresql]
 
@@ -74,3 +76,127 @@ def test_a_signal_while_the_database_is_away_ends_all_within_the_grace_and_five_
     trees.wait_for_status(job, "done")
     assert (state(job), ends(job)) == (("done", 0, 0, 2), [(1, "lease ran out")])
     assert last.stop() == 0
+
+
+SOON = 10.0
+# Its heartbeats are seldom enough for a busy machine.
+OUTAGE_LEASE = {"LEASE": 3, "HEARTBEAT": 1}
+
+
+class Load:
+    """Two trees and a stream of jobs, each of which writes once; the test enqueues on a connection of its own."""
+
+    def __init__(self, trees: Tree, **options: Any) -> None:
+        self.trees = trees
+        self.both = [trees.start("--threads", "2", settings=OUTAGE_LEASE, **options) for _ in range(2)]
+        self.pids = [workers.wait_until_ready() for workers in self.both]
+        self.jobs: list[Job] = []
+
+    def enqueue(self, count: int, delay: float = 0.0, spread: float = 0.0) -> None:
+        first = len(self.jobs)
+        self.jobs += [
+            leave_effect.using(delay=delay + number * spread / count).enqueue(str(first + number))
+            for number in range(count)
+        ]
+
+    def flows(self) -> None:
+        job = nothing.enqueue()
+        self.trees.wait_for_status(job, "done", timeout=SOON)
+        assert state(job)[1] == 0
+
+    def notices(self, *processes: str) -> None:
+        """Wait until these processes of both trees have said that the database is away, and not yet that it is back."""
+
+        def noticed() -> bool:
+            return all(
+                away(workers).count(process) == back(workers).count(process) + 1
+                for workers in self.both
+                for process in processes
+            )
+
+        wait_for(noticed, what=f"{processes} notice")
+
+    def said_once(self, changes: int = 1) -> None:
+        """Each process has said at most once a change that the database is away, and as often that it is back."""
+        for workers in self.both:
+            wait_for(lambda: sorted(away(workers)) == sorted(back(workers)), SOON)  # noqa: B023
+            for process in ("supervisor", "worker"):
+                assert away(workers).count(process) <= changes
+
+    def ends_well(self) -> None:
+        """Nothing was lost or charged; nothing had to be replaced."""
+        wait_for(lambda: not self.trees.count(status__in=["ready", "running"]), 60.0, "all are done")
+        assert self.trees.count(status="done") == self.trees.count()
+        assert [state(job) for job in self.trees.jobs(attempts__gt=0)] == []
+        assert {key for key, _ in effects(self.trees)} == {str(number) for number in range(len(self.jobs))}
+        assert [workers.worker_pids() for workers in self.both] == self.pids
+        for workers in self.both:
+            assert not lines(workers, "it goes on")
+        assert [workers.stop() for workers in self.both] == [0, 0]
+
+
+@pytest.mark.parametrize("server", [{"max_connections": "12"}], indirect=True)
+def test_with_no_connection_left_jobs_wait_uncharged(server: postgres.Server, trees: Tree) -> None:
+    load = Load(trees)
+    load.enqueue(20, delay=1)
+    with full(server) as raw:
+        load.notices("worker")
+        wait_seconds(2 * OUTAGE_LEASE["LEASE"])
+        # Those that ran into it wait for their outcome to be stored; no more are claimed.
+        assert raw.execute("SELECT count(*) FROM django_jobs_job WHERE token > 0").fetchone() <= (2 * 2 * 2,)
+    load.flows()
+    load.said_once()
+    load.ends_well()
+
+
+def test_a_server_that_is_read_only_for_a_while_charges_nothing(server: postgres.Server, trees: Tree) -> None:
+    load = Load(trees)
+    for _ in range(3):
+        load.enqueue(40, spread=1.0)
+        with read_only(server):
+            load.notices("supervisor", "worker")
+        load.flows()
+    load.said_once(changes=3)
+    load.ends_well()
+
+
+def test_sessions_that_are_ended_again_and_again_charge_nothing(server: postgres.Server, trees: Tree) -> None:
+    load = Load(trees)
+    for _ in range(10):
+        load.enqueue(20)
+        assert terminate_all(server) >= 4
+        load.flows()
+    load.ends_well()
+    for workers in load.both:
+        assert not away(workers)
+
+
+def test_a_server_that_crashes_again_and_again_charges_nothing(server: postgres.Server, trees: Tree) -> None:
+    load = Load(trees)
+    for _ in range(3):
+        load.enqueue(40)
+        with down(server):
+            load.notices("worker")
+        load.flows()
+    load.said_once(changes=3)
+    load.ends_well()
+
+
+def test_a_name_that_cannot_be_resolved_for_a_while_charges_nothing(
+    server: postgres.Server, trees: Tree, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing"
+    env = {"DJANGO_SETTINGS_MODULE": "tests.unresolvable", "DJANGO_JOBS_TEST_NO_DNS": str(missing)}
+    load = Load(trees, env=env)
+    load.enqueue(40)
+    missing.touch()
+    terminate_all(server)
+    load.notices("supervisor", "worker")
+    late = trees.start(settings=OUTAGE_LEASE, env=env)
+    wait_for(lambda: lines(late, "cannot be reached, waiting: failed to resolve host"))
+    load.enqueue(20)
+    missing.unlink()
+    late.wait_until_ready()
+    load.flows()
+    load.said_once()
+    load.ends_well()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.app.models import Effect
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, with_tables
 from tests.processes.parts import SETTINGS, Tables
+from tests.threads import session
 
 pytestmark = with_tables
 
@@ -166,3 +168,81 @@ def test_an_error_of_our_own_in_a_run_is_a_loss_and_no_end_of_the_thread(
     ended = [worker._writer._ended.get(timeout=5) for _ in jobs]
     assert [end(item.outcome) for item in ended if item] == [("ready", "loss", "worker failed")] * 3
     wait_for(lambda: worker._executor.in_hand == 0)
+
+
+def refuses(monkeypatch: pytest.MonkeyPatch, alias: str) -> Any:
+    """Return a handler that meets a server which is just starting: it lets nobody in, and a moment later everybody."""
+
+    def function() -> None:
+        connections[alias].close()
+        with monkeypatch.context() as patches:
+            settings = connections[alias].settings_dict
+            patches.setitem(settings, "PORT", "1")
+            patches.setitem(settings, "NAME", "/nowhere/at/all" if alias == "lite" else settings["NAME"])
+            with connections[alias].cursor() as cursor:
+                cursor.execute("SELECT 1")
+
+    return function
+
+
+def test_a_connect_that_fails_to_the_jobs_database_counts_as_lost_though_the_probe_succeeds(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = run(engine, monkeypatch, refuses(monkeypatch, engine.alias))
+    assert end(outcome) == ("ready", "loss", "connection broke")
+
+
+def test_a_connect_that_fails_behind_an_error_of_the_handlers_own_counts_as_lost(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = refuses(monkeypatch, engine.alias)
+
+    def function() -> None:
+        try:
+            refused()
+        except OperationalError:
+            raise LookupError("no such order") from None
+
+    assert end(run(engine, monkeypatch, function)) == ("ready", "loss", "connection broke")
+
+
+def test_a_connect_that_fails_to_another_database_is_the_handlers_own_error(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "lite" if engine.alias == "default" else "default"
+    outcome = run(engine, monkeypatch, refuses(monkeypatch, other))
+    assert end(outcome) == ("ready", "attempt", "raised")
+
+
+@on_postgresql
+@pytest.mark.parametrize(
+    ("there", "expected"), [(True, ("ready", "attempt", "raised")), (False, ("ready", "loss", "database away"))]
+)
+def test_a_write_that_a_server_refuses_as_read_only_is_the_handlers_fault_unless_the_probe_says_so_too(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, there: bool, expected: tuple[str, str, str]
+) -> None:
+    Probes(monkeypatch, engine, there)
+    writes = sql(engine, "SET default_transaction_read_only = on", "UPDATE app_effect SET run = 1")
+    assert end(run(engine, monkeypatch, writes)) == expected
+
+
+def test_an_error_at_the_end_of_an_outage_counts_as_lost(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patches:
+        patches.setattr(type(engine), "_answers", lambda self, timeout: False)
+        assert not engine.probe(timeout=1)
+    assert end(run(engine, monkeypatch, raises(OperationalError()))) == ("ready", "loss", "database away")
+    monkeypatch.setattr(engine, "_away_at", time.monotonic() - 4)
+    assert end(run(engine, monkeypatch, raises(OperationalError()))) == ("ready", "attempt", "raised")
+
+
+@on_postgresql
+def test_a_session_that_was_ended_between_two_jobs_costs_the_second_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = sql(engine, "SELECT 1")
+    runner_connection = connections[engine.alias]
+    assert isinstance(run(engine, monkeypatch, ask), Done)
+    raw: Any = runner_connection.connection
+    with session(engine.alias) as other:
+        other.sql("SELECT pg_terminate_backend(%s, 10000)", raw.info.backend_pid)
+    assert isinstance(run(engine, monkeypatch, ask), Done)

@@ -104,6 +104,25 @@ async def enqueues_from_async_code() -> None:
     await bare.aenqueue("1")  # type: ignore[arg-type]
 
 
+def enqueues_many() -> None:
+    """The calls of an `enqueue_many` are checked against the function's signature, and are calls of that function."""
+    assert_type(bare.enqueue_many([bare.call(1), bare.using(priority=3).call(2, "a", flag=True)]), list[int])
+    assert_type(bare.enqueue_many(bare.call(number) for number in range(3)), list[int])
+    assert_type(with_context.enqueue_many((with_context.call(1, note="a"),)), list[int])
+    bare.call("1")  # type: ignore[arg-type]
+    bare.call()  # type: ignore[call-arg]
+    bare.call(1, color="red")  # type: ignore[call-arg]
+    with_options.call(1, 2)  # type: ignore[arg-type]
+    bare.enqueue_many([with_parentheses.call(1)])  # type: ignore[list-item]
+    bare.enqueue_many([1, 2])  # type: ignore[list-item]
+    bare.enqueue_many(bare.call(1))  # type: ignore[arg-type]
+
+
+async def enqueues_many_from_async_code() -> None:
+    assert_type(await bare.aenqueue_many([bare.call(1)]), list[int])
+    await bare.aenqueue_many([with_parentheses.call(1)])  # type: ignore[list-item]
+
+
 def options() -> None:
     """What `using` returns is checked as the job itself; its options have names and types."""
     changed = bare.using(
@@ -114,6 +133,8 @@ def options() -> None:
         idempotency_key="k",
         max_attempts=3,
         timeout=None,
+        expires=timedelta(hours=1),
+        unique="waiting",
     )
     assert_type(changed.enqueue(1), Job)
     assert_type(changed(1), str)
@@ -123,6 +144,8 @@ def options() -> None:
     bare.using(run_at="2030-01-01")  # type: ignore[arg-type]
     bare.using(delay="5")  # type: ignore[arg-type]
     bare.using(priority=None)  # type: ignore[arg-type]
+    bare.using(unique="finished")  # type: ignore[arg-type]
+    bare.using(expires="tomorrow")  # type: ignore[arg-type]
     bare.using(colour="red")  # type: ignore[call-arg]
 
 
@@ -134,6 +157,8 @@ def decorations() -> None:
 
     job(queue=5)(plain)  # type: ignore[call-overload]
     job(colour="red")(plain)  # type: ignore[call-overload]
+    job(tags=5)(plain)  # type: ignore[call-overload]
+    job(durable="yes")(plain)  # type: ignore[call-overload]
     job(timeout="5")(plain)  # type: ignore[call-overload]
     job(retry_on=[5])(plain)  # type: ignore[list-item]
     job(takes_context=True)(plain)  # type: ignore[arg-type]
@@ -149,6 +174,7 @@ def outcomes() -> None:
 def rows(stored: Job) -> None:
     assert_type(stored.args, list[Any])
     assert_type(stored.kwargs, dict[str, Any])
+    assert_type(stored.tags, list[str])
     assert_type(stored.explain(), str)
     assert_type(stored.refresh(), Job)
     assert_type(stored.priority, int)

@@ -7,9 +7,10 @@
 -- does not know, is parked here, once, and keeps its place. Of a paused queue nothing is touched: its lanes are left out,
 -- so that pausing and resuming a queue writes no job, however many wait in it.
 WITH RECURSIVE paused AS MATERIALIZED (
-    SELECT array_agg(name) FILTER (WHERE kind = 'queue') AS queues, array_agg(name) FILTER (WHERE kind = 'type') AS types
-      FROM django_jobs_pause
-     WHERE until IS NULL OR until > statement_timestamp()
+    SELECT kind, name FROM django_jobs_pause WHERE until IS NULL OR until > statement_timestamp()
+), allowed AS MATERIALIZED (
+    SELECT ARRAY(SELECT name::text FROM paused WHERE kind = 'queue') AS not_queues,
+           ARRAY(SELECT unnest(%(types)s::text[]) EXCEPT SELECT name FROM paused WHERE kind = 'type') AS types
 ), lane AS (
     (SELECT queue, priority, run_at
        FROM django_jobs_job
@@ -34,12 +35,12 @@ WITH RECURSIVE paused AS MATERIALIZED (
       ) next
 ), picked AS (
     SELECT due.id
-      FROM (SELECT queue, priority
-              FROM lane
-             WHERE run_at <= statement_timestamp()
-               AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
-               AND queue <> ALL (COALESCE((SELECT queues FROM paused), '{}'))
-             ORDER BY priority DESC, run_at) open_lane
+      FROM (SELECT lane.queue, lane.priority
+              FROM lane CROSS JOIN allowed
+             WHERE lane.run_at <= statement_timestamp()
+               AND (%(queues)s::text[] IS NULL OR lane.queue = ANY (%(queues)s::text[]))
+               AND lane.queue <> ALL (allowed.not_queues)
+             ORDER BY lane.priority DESC, lane.run_at) open_lane
      CROSS JOIN LATERAL (
         SELECT id
           FROM django_jobs_job
@@ -51,23 +52,17 @@ WITH RECURSIVE paused AS MATERIALIZED (
      ) due
      LIMIT %(limit)s
 )
-UPDATE django_jobs_job
-   SET status = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
-                     THEN 'running' ELSE status END,
-       parked = CASE WHEN type <> ALL (%(types)s::text[]) THEN 'type'
-                     WHEN type = ANY (COALESCE((SELECT types FROM paused), '{}')) THEN 'pause' END,
-       token = token + CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
-                            THEN 1 ELSE 0 END,
-       locked_by = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
-                        THEN %(locked_by)s END,
-       locked_until = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
+UPDATE django_jobs_job job
+   SET status = CASE WHEN type = ANY (allowed.types) THEN 'running' ELSE status END,
+       parked = CASE WHEN type = ANY (allowed.types) THEN NULL WHEN type = ANY (%(types)s::text[]) THEN 'pause' ELSE 'type' END,
+       token = token + CASE WHEN type = ANY (allowed.types) THEN 1 ELSE 0 END,
+       locked_by = CASE WHEN type = ANY (allowed.types) THEN %(locked_by)s END,
+       locked_until = CASE WHEN type = ANY (allowed.types)
                            THEN clock_timestamp() + %(lease)s::float8 * interval '1 second' END,
-       started_at = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
-                         THEN COALESCE(started_at, statement_timestamp()) ELSE started_at END,
-       last_started_at = CASE WHEN type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
-                              THEN statement_timestamp() ELSE last_started_at END,
-       idempotency_key = CASE WHEN key_holds = 'waiting' AND type = ANY (%(types)s::text[]) AND type <> ALL (COALESCE((SELECT types FROM paused), '{}'))
-                              THEN NULL ELSE idempotency_key END
+       started_at = CASE WHEN type = ANY (allowed.types) THEN COALESCE(started_at, statement_timestamp()) ELSE started_at END,
+       last_started_at = CASE WHEN type = ANY (allowed.types) THEN statement_timestamp() ELSE last_started_at END,
+       idempotency_key = CASE WHEN key_holds = 'waiting' AND type = ANY (allowed.types) THEN NULL ELSE idempotency_key END
+  FROM allowed
  WHERE id = ANY (ARRAY(SELECT id FROM picked))
 RETURNING priority, run_at, parked, id, token, type, payload::text, attempts, max_attempts,
           CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot,

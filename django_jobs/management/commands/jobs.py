@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -8,35 +9,36 @@ from django.db import OperationalError, ProgrammingError
 
 from django_jobs import report
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist
-from django_jobs.management import text
+from django_jobs.management import acts, given, text
+from django_jobs.management.acts import Answer
 from django_jobs.models import Job
 
-
-def _whole(value: str, what: str, high: int) -> int:
-    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:20]) <= high):
-        raise CommandError(f"{value!r} is not {what}: give a whole number from 1 to {high}.", returncode=2)
-    return int(value)
+LONGEST_LIST = 10_000
 
 
 class Command(BaseCommand):
-    help = "Look at jobs: `jobs status`, `jobs list`, `jobs show ID`."
+    help = "Look at jobs and act on them; `jobs VERB --help` says more."
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        status = verbs.add_parser("status", help="queues, finished counts and workers")
-        listing = verbs.add_parser("list", help="the newest jobs")
-        listing.add_argument("--status", choices=Job.Status.values)
-        listing.add_argument("--queue")
-        listing.add_argument("--type")
-        listing.add_argument("--limit", default="20", help="at most so many (default: 20)")
-        show = verbs.add_parser("show", help="the whole story of one job")
-        show.add_argument("id", help="as `jobs list` shows it")
-        for verb in (status, listing, show):
+        add: Callable[..., CommandParser] = verbs.add_parser
+        found = [
+            add("status", help="queues, pauses, finished counts and workers"),
+            _list(add("list", help="the newest jobs")),
+            _show(add("show", help="the whole story of one job")),
+            _on_jobs(add("requeue", help="have jobs that ended run again (by filter: dead and failed ones)"), why=True),
+            _on_jobs(add("cancel", help="end jobs that wait, ask those that run to stop"), why=True),
+            _purge(add("purge", help="delete finished jobs for good")),
+            _pause(add("pause", help="start no job of a queue or a type for a while")),
+            _on_queue_or_type(add("resume", help="start jobs of a paused queue or type again")),
+        ]
+        for verb in found:
             verb.add_argument("--json", action="store_true", help="as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            found, lines = self._answer(options)
+            answer = getattr(self, f"_{options['verb']}", None)
+            found = answer(options) if answer else getattr(acts, options["verb"])(options, self.stderr.write)
         except (ConfigurationError, JobDoesNotExist) as error:
             raise CommandError(str(error), returncode=2) from error
         except (OperationalError, ProgrammingError) as error:
@@ -45,19 +47,76 @@ class Command(BaseCommand):
                 f"The jobs' database cannot be asked ({said}); is it there, and was `manage.py migrate` run?",
                 returncode=2,
             ) from error
-        self.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) if options["json"] else "\n".join(lines))
+        as_json = json.dumps(found.data, indent=2, ensure_ascii=False) if options["json"] else None
+        self.stdout.write("\n".join(found.lines) if as_json is None else as_json)
+        if found.refused:
+            raise CommandError(f"{found.refused} jobs were left as they are, for the reasons above.", returncode=1)
 
-    def _answer(self, options: dict[str, Any]) -> tuple[Any, list[str]]:
-        if options["verb"] == "status":
-            state = report.status()
-            return state, text.status(state)
-        if options["verb"] == "list":
-            rows = report.jobs(
-                status=options["status"],
-                queue=options["queue"],
-                type_name=options["type"],
-                limit=_whole(options["limit"], "a limit", 10_000),
-            )
-            return rows, text.listing(rows)
-        story = report.story(report.job(_whole(options["id"], "the id of a job", 2**63 - 1)))
-        return story, text.story(story)
+    def _status(self, options: dict[str, Any]) -> Answer:
+        state = report.status()
+        return Answer(state, text.status(state))
+
+    def _list(self, options: dict[str, Any]) -> Answer:
+        limit = given.whole(options["limit"], "a limit", LONGEST_LIST)
+        rows = report.jobs(
+            status=given.state(options["status"], Job.Status.values),
+            queue=given.queue(options["queue"]),
+            type_name=given.type_name(options["type"]),
+            limit=limit + 1,
+        )
+        lines = text.listing(rows[:limit])
+        if len(rows) > limit:
+            lines.append(f"There are more: these are the {limit} newest. Narrow it, or give --limit.")
+        return Answer(rows[:limit], lines)
+
+    def _show(self, options: dict[str, Any]) -> Answer:
+        story = report.story(report.job(given.job_id(options["id"])))
+        return Answer(story, text.story(story))
+
+
+def _list(parser: CommandParser) -> CommandParser:
+    _filter(parser, "ready, running, done, failed, dead or cancelled")
+    parser.add_argument("--limit", default="20", metavar="N", help="at most so many (default: 20)")
+    return parser
+
+
+def _show(parser: CommandParser) -> CommandParser:
+    parser.add_argument("id", help="as `jobs list` shows it")
+    return parser
+
+
+def _on_jobs(parser: CommandParser, *, why: bool = False) -> CommandParser:
+    parser.add_argument("ids", nargs="*", metavar="ID", help="as `jobs list` shows it")
+    _filter(parser, "only those in this state")
+    parser.add_argument("--limit", metavar="N", help="at most so many, in the order of their ids")
+    if why:
+        parser.add_argument("--why", default="", metavar="TEXT", help="is kept with the job")
+    return parser
+
+
+def _purge(parser: CommandParser) -> CommandParser:
+    _on_jobs(parser)
+    parser.add_argument("--older-than", metavar="AGE", help="only those that ended before: seconds, or as 30m, 12h, 7d")
+    parser.add_argument("--with-keys", action="store_true", help="also those whose idempotency key still has to hold")
+    parser.add_argument("--dry-run", action="store_true", help="count them and delete nothing")
+    return parser
+
+
+def _pause(parser: CommandParser) -> CommandParser:
+    _on_queue_or_type(parser)
+    parser.add_argument("--until", metavar="TIME", help="resume by itself then, as 2030-12-31T18:00")
+    parser.add_argument("--for", metavar="TIME", help="resume by itself after so long, as 90, 30m, 12h")
+    parser.add_argument("--why", default="", metavar="TEXT", help="is shown to those who ask why a job waits")
+    return parser
+
+
+def _on_queue_or_type(parser: CommandParser) -> CommandParser:
+    parser.add_argument("--queue", metavar="NAME")
+    parser.add_argument("--type", metavar="NAME")
+    return parser
+
+
+def _filter(parser: CommandParser, states: str) -> None:
+    parser.add_argument("--status", metavar="STATE", help=states)
+    parser.add_argument("--queue", metavar="NAME", help="only those of this queue")
+    parser.add_argument("--type", metavar="NAME", help="only those of this type")

@@ -1,0 +1,107 @@
+"""The verbs of `jobs` that change something: options in, one call, and what came of it as data and as lines."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from django_jobs import pauses, registry, report
+from django_jobs.exceptions import InvalidJob
+from django_jobs.management import given
+from django_jobs.models import Job
+from django_jobs.queue import bulk, operate
+
+DEAD_LETTERS = (Job.Status.DEAD, Job.Status.FAILED)
+Say = Callable[[str], None]
+
+
+class Answer(NamedTuple):
+    """What a verb found or did. `refused`: how many jobs it was refused for."""
+
+    data: Any
+    lines: list[str]
+    refused: int = 0
+
+
+def requeue(options: dict[str, Any], say: Say) -> Answer:
+    # By their ids any that ended; by what they are, the dead letters unless it is said otherwise.
+    default = operate.FINISHED if options["ids"] else DEAD_LETTERS
+    chosen = given.choice(options, operate.FINISHED, default)
+    return _tell(bulk.requeue(chosen, why=options["why"], by=_who()), say, ("requeued",))
+
+
+def cancel(options: dict[str, Any], say: Say) -> Answer:
+    chosen = given.choice(options, operate.UNFINISHED, operate.UNFINISHED)
+    return _tell(bulk.cancel(chosen, why=options["why"], by=_who()), say, ("cancelled", "asked"))
+
+
+def purge(options: dict[str, Any], say: Say) -> Answer:
+    chosen = given.choice(options, (Job.Status.READY, *operate.FINISHED), operate.FINISHED)
+    parts = bulk.purge(chosen, with_keys=options["with_keys"], dry_run=options["dry_run"], by=_who())
+    return _tell(parts, say, ("to be deleted" if options["dry_run"] else "deleted",))
+
+
+def _tell(parts: Iterable[bulk.Came], say: Say, names: tuple[str, ...]) -> Answer:
+    """Count as it goes, and name each job for which it was refused."""
+    total = bulk.Came(done=dict.fromkeys(names, 0))
+    for number, part in enumerate(parts):
+        for what, count in part.done.items():
+            total.count(what, count)
+        total.refused |= part.refused
+        for why in part.refused.values():
+            say(why)
+        if number % 10 == 9:
+            say(_counts(total) + " so far")
+    data = {
+        **{what.replace(" ", "_"): count for what, count in total.done.items()},
+        "refused": [{"id": job_id, "why": why} for job_id, why in total.refused.items()],
+    }
+    return Answer(data, [f"{_counts(total)}."], len(total.refused))
+
+
+def _counts(total: bulk.Came) -> str:
+    words = {"asked": "asked to stop"}
+    said = [f"{count} {words.get(what, what)}" for what, count in total.done.items()]
+    return ", ".join([*said, *([f"{len(total.refused)} refused"] if total.refused else [])])
+
+
+def pause(options: dict[str, Any], say: Say) -> Answer:
+    what = _what(options)
+    try:
+        row = pauses.pause(**what, until=given.until(options), why=options["why"], by=_who())
+    except InvalidJob as error:
+        given.refuse(str(error))
+    _warn_of_unknown(what, say)
+    found = next((item for item in report.pauses() if (item["kind"], item["name"]) == (row.kind, row.name)), None)
+    end = f"until {found['until']}" if found and found["until"] else "until it is resumed"
+    return Answer(found, [f"The {row.kind} {row.name!r} is paused {end}. What runs goes on."])
+
+
+def resume(options: dict[str, Any], say: Say) -> Answer:
+    what = _what(options)
+    (kind, name), *_ = what.items()
+    resumed = pauses.resume(**what)
+    said = "is resumed" if resumed else "was not paused"
+    return Answer({"kind": kind, "name": name, "resumed": resumed}, [f"The {kind} {name!r} {said}."])
+
+
+def _what(options: dict[str, Any]) -> dict[str, Any]:
+    queue, name = given.queue(options["queue"]), given.type_name(options["type"])
+    if (queue is None) == (name is None):
+        given.refuse("Give one of --queue and --type.")
+    return {"queue": queue} if queue is not None else {"type": name}
+
+
+def _warn_of_unknown(what: dict[str, Any], say: Say) -> None:
+    if "queue" in what and what["queue"] not in registry.queues():
+        say(f"No job type uses the queue {what['queue']!r}; jobs may still be enqueued there by using(queue=...).")
+    if "type" in what and registry.find(what["type"]) is None:
+        say(f"No job type {what['type']!r} is known here; see `jobs list` for the types that there are jobs of.")
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # no name for this user id, as in a container
+        return ""

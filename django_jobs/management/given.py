@@ -1,0 +1,105 @@
+"""What was given on the command line, as values; what cannot be used ends the command with one line and exit code 2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.utils import timezone
+
+from django_jobs import options
+from django_jobs.exceptions import InvalidJob
+from django_jobs.outcomes import LONGEST_DELAY
+from django_jobs.queue.choose import Choice
+
+BIGGEST_ID = 2**63 - 1
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def refuse(said: str) -> NoReturn:
+    raise CommandError(said, returncode=2)
+
+
+def whole(value: str, what: str, high: int) -> int:
+    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:20]) <= high):
+        refuse(f"{value[:80]!r} is not {what}: give a whole number from 1 to {high}.")
+    return int(value)
+
+
+def job_id(value: str) -> int:
+    return whole(value, "the id of a job", BIGGEST_ID)
+
+
+def limit(value: str | None) -> int | None:
+    return None if value is None else whole(value, "a limit", BIGGEST_ID)
+
+
+def duration(value: str | None, name: str) -> float | None:
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([smhd]?)", value, re.ASCII)
+    seconds = float(found[1]) * UNITS[found[2]] if found else 0.0
+    if not 0 < seconds <= LONGEST_DELAY:
+        refuse(
+            f"{name} is {value[:80]!r}; give seconds, or a number with s, m, h or d, as 90, 30m or 7d (ten years at most)."
+        )
+    return seconds
+
+
+def until(options_: dict[str, Any]) -> datetime | timedelta | None:
+    """Return the end that --until or --for gives; a time without a zone is in the project's time zone."""
+    text, seconds = options_["until"], duration(options_["for"], "--for")
+    if text is None:
+        return None if seconds is None else timedelta(seconds=seconds)
+    if seconds is not None:
+        refuse(f"--until is {text!r} and --for is {options_['for']!r}; give one of them.")
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        refuse(f"--until is {text[:80]!r}; give a time as 2030-12-31T18:00 or 2030-12-31T18:00+01:00.")
+    return timezone.make_aware(found) if settings.USE_TZ and timezone.is_naive(found) else found
+
+
+def state(value: str | None, allowed: Sequence[str]) -> str | None:
+    if value is not None and value not in allowed:
+        refuse(f"--status is {value[:80]!r}; give one of {', '.join(allowed)}.")
+    return value
+
+
+def queue(value: str | None) -> str | None:
+    return None if value is None else _checked(options.queue, value)
+
+
+def type_name(value: str | None) -> str | None:
+    return None if value is None else _checked(lambda text: options.text(text, "--type"), value)
+
+
+def _checked(check: Any, value: str) -> str:
+    try:
+        return str(check(value))
+    except InvalidJob as error:
+        refuse(str(error))
+
+
+def choice(given: dict[str, Any], allowed: Sequence[str], default: Sequence[str]) -> Choice:
+    """Return which jobs are meant: by ids, or by what they are; never all there are because nothing was said."""
+    status = state(given["status"], allowed)
+    ids = tuple(job_id(value) for value in given["ids"])
+    older_than = duration(given.get("older_than"), "--older-than")
+    narrowing = [given["queue"], given["type"], older_than]
+    if ids and any(value is not None for value in [*narrowing, given["limit"]]):
+        refuse("Give ids, or --queue, --type, --older-than and --limit, not both.")
+    if not ids and status is None and all(value is None for value in narrowing):
+        refuse("Say which jobs: their ids, or at least one of --status, --queue, --type.")
+    return Choice(
+        states=tuple(default) if status is None else (status,),
+        ids=ids or None,
+        queue=queue(given["queue"]),
+        type=type_name(given["type"]),
+        older_than=older_than,
+        limit=limit(given["limit"]),
+    )

@@ -1,0 +1,187 @@
+"""Storing many jobs at once: all or none, in few statements, with the locks on keys always taken in the keys' order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from django_jobs import payload
+from django_jobs.calls import Call
+from django_jobs.engines import engine
+from django_jobs.engines.base import Engine, NewJob
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
+from django_jobs.options import Enqueue
+from django_jobs.queue.enqueue import taken_and_freed
+from django_jobs.queue.new_job import (
+    new_job,
+    refuse_another_call,
+    refuse_event_loop,
+    refuse_split_transaction,
+    transaction_elsewhere,
+)
+from django_jobs.registry import JobType
+
+# What one statement stores at most.
+ROWS = 1_000
+CHARACTERS = 4_000_000
+# Halved at each try, a part is down to one key after ten; the others are for that one key.
+TRIES = 20
+
+
+class _Item(NamedTuple):
+    """A call that was checked, with its place among the caller's."""
+
+    place: int
+    new: NewJob
+
+    @property
+    def key(self) -> str:
+        return self.new.idempotency_key or ""
+
+
+class _Freed(Exception):
+    """A key was taken, and nobody's when its holder was read: deleted meanwhile, or claimed or ended, which freed it."""
+
+
+def enqueue_many(job_type: JobType, using: Enqueue, calls: Iterable[Call[Any]]) -> list[int]:
+    refuse_event_loop("enqueue_many")
+    found = engine()
+    # Asked before our own transaction is open.
+    elsewhere = transaction_elsewhere(found.alias)
+    given = _iterator(job_type, calls)
+    ids: list[int] = []
+    keyed: list[_Item] = []
+    with found.on_working_connection(), found.storing():
+        _insert_unkeyed(found, _checked(given, job_type, using, found.alias, elsewhere), ids, keyed)
+        _insert_keyed(found, keyed, ids)
+    return ids
+
+
+def _iterator(job_type: JobType, calls: Iterable[Call[Any]]) -> Iterator[Any]:
+    try:
+        return iter(calls)
+    except TypeError:
+        raise InvalidJobType(f"enqueue_many() was given {shown(calls)}; {_how(job_type)}.") from None
+
+
+def _how(job_type: JobType) -> str:
+    name = job_type.function.__name__
+    return f"give it calls, as in {name}.enqueue_many([{name}.call(...), ...])"
+
+
+def _checked(
+    given: Iterator[Any], job_type: JobType, using: Enqueue, alias: str, elsewhere: str | None
+) -> Iterator[_Item]:
+    for place, call in enumerate(given):
+        try:
+            options = _options(call, job_type, using)
+            if not options.detached:
+                refuse_split_transaction(elsewhere, alias)
+            new = new_job(job_type, options, call.args, call.kwargs)
+        except (InvalidJob, InvalidJobType) as error:
+            raise type(error)(f"calls[{place}]: {error}") from None
+        yield _Item(place, new)
+
+
+def _options(call: Any, job_type: JobType, using: Enqueue) -> Enqueue:
+    if not isinstance(call, Call):
+        raise InvalidJobType(f"{shown(call)} is no call; {_how(job_type)}.")
+    if call.job_type.name != job_type.name:
+        raise InvalidJobType(
+            f"it is a call of {call.job_type.name}, and enqueue_many() is that of {job_type.name}; "
+            "enqueue the calls of each job by its own."
+        )
+    return call.using.over(using)
+
+
+def _insert_unkeyed(found: Engine, items: Iterable[_Item], ids: list[int], keyed: list[_Item]) -> None:
+    """Insert while the calls are read, so that memory holds one part of them; put those with a key aside."""
+
+    def unkeyed() -> Iterator[_Item]:
+        for item in items:
+            ids.append(0)
+            if item.new.idempotency_key is None:
+                yield item
+            else:
+                keyed.append(item)
+
+    for part in _parts(unkeyed()):
+        for item, made in zip(part, found.insert_many([item.new for item in part]), strict=True):
+            assert made is not None
+            ids[item.place] = made
+
+
+def _insert_keyed(found: Engine, keyed: list[_Item], ids: list[int]) -> None:
+    """Insert in key order over all calls: two callers with the same keys wait for each other, and never in a circle."""
+    keyed.sort(key=lambda item: (item.key, item.place))
+    firsts, repeats = _told_apart(keyed)
+    for part in _parts(firsts):
+        for item, made in zip(part, _insert_part(found, part, TRIES), strict=True):
+            ids[item.place] = made
+    for item, first in repeats:
+        ids[item.place] = ids[first.place]
+
+
+def _told_apart(keyed: list[_Item]) -> tuple[list[_Item], list[tuple[_Item, _Item]]]:
+    """Return the first call of each key, and the calls that repeat one, each with that first one."""
+    firsts, repeats = [], []
+    for _, group in groupby(keyed, key=lambda item: item.key):
+        first, *others = group
+        firsts.append(first)
+        for item in others:
+            owner = f"calls[{first.place}]"
+            refuse_another_call(item.new, first.new.type, first.new.payload, owner, None, f"calls[{item.place}]: ")
+            repeats.append((item, first))
+    return firsts, repeats
+
+
+def _parts(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    part: list[_Item] = []
+    size = 0
+    for item in items:
+        characters = len(item.new.payload)
+        if part and (len(part) == ROWS or size + characters > CHARACTERS):
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += characters
+    if part:
+        yield part
+
+
+def _insert_part(found: Engine, part: Sequence[_Item], tries: int) -> list[int]:
+    """Insert or find the jobs of consecutive keys.
+
+    When a key is freed meanwhile, to insert it then would be out of order. So the savepoint lets go of the locks of this
+    part, all the others are on lower keys, and it is begun again in halves: the smaller a part, the sooner it is through
+    before workers free another of its keys.
+    """
+    try:
+        with transaction.atomic(using=found.alias):
+            made = found.insert_many([item.new for item in part])
+            return _held(found, part, made)
+    except _Freed as freed:
+        if tries == 1:
+            raise taken_and_freed(str(freed), TRIES) from None
+    half = (len(part) + 1) // 2
+    halves = [part[:half], part[half:]] if len(part) > 1 else [part]
+    return [made for smaller in halves for made in _insert_part(found, smaller, tries - 1)]
+
+
+def _held(found: Engine, part: Sequence[_Item], made: Sequence[int | None]) -> list[int]:
+    """Return the ids of the jobs that were made and, where the key was taken, of those that have it."""
+    taken = [item.key for item, new_id in zip(part, made, strict=True) if new_id is None]
+    holders = found.holders(taken) if taken else {}
+    return [_holder_of(item, holders) if new_id is None else new_id for item, new_id in zip(part, made, strict=True)]
+
+
+def _holder_of(item: _Item, holders: dict[str, Any]) -> int:
+    holder = holders.get(item.key)
+    if holder is None:
+        raise _Freed(item.key)
+    held = payload.dump(holder.payload)
+    refuse_another_call(item.new, holder.type, held, f"job {holder.pk}", holder.pk, f"calls[{item.place}]: ")
+    return int(holder.pk)
