@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import IO
 
 import psycopg
 
@@ -48,14 +49,14 @@ def main() -> int:
                 print("exit codes", [tree.wait(60) for tree in trees])
 
 
-def start(processes: int, log: object) -> subprocess.Popen[bytes]:
+def start(processes: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "django", "runworkers", "--processes", str(processes)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)  # type: ignore[call-overload]
+    return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
 
 def ask(server: Server, statement: str, *parameters: object) -> list[tuple[object, ...]]:
     with psycopg.connect(server.url, autocommit=True, connect_timeout=2) as connection:
-        cursor = connection.execute(statement, parameters)  # type: ignore[arg-type]
+        cursor = connection.execute(statement, parameters)
         return cursor.fetchall() if cursor.description else []
 
 
