@@ -184,14 +184,13 @@ class Worker:
             return 0.0
         if not self._probe():
             return self._outage.failed(error)
-        just_back = self._outage.lasts
-        self._outage.over()
-        if usable:
-            if not just_back:  # else it was sent in the last moments of the outage
-                log.loop_failed("Claiming jobs")
-            return LONGEST_WAIT
-        log.connection_broke(f"worker {os.getpid()}", error)
-        return 0.0
+        if self._outage.lasts:
+            self._outage.over()  # it was sent in the last moments of the outage
+        elif usable:
+            log.loop_failed("Claiming jobs")
+        else:
+            log.connection_broke(f"worker {os.getpid()}", error)
+        return LONGEST_WAIT if usable else 0.0
 
     def _give_back_what_waits(self) -> None:
         if self._executor.waiting and time.monotonic() - self._claimer.given_at > WAITED_SECONDS:
