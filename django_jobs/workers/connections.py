@@ -21,8 +21,6 @@ STATEMENT_SECONDS = 7.0
 CONNECT_SECONDS = 5.0
 # What an answer may take on its way back after the server's time-out.
 ANSWER_SECONDS = 1.5
-# The project's OPTIONS, kept because a template forked later starts from what this process changed.
-_given: dict[str, dict[str, Any]] = {}
 _threads = threading.local()
 _CONNECT = inspect.unwrap(BaseDatabaseWrapper.connect).__code__
 
@@ -37,7 +35,7 @@ def configure_connections(role: str, lease: float) -> None:
     connection_created.connect(_remember, dispatch_uid="django_jobs")
     for alias in connections:
         settings = connections.settings[alias]
-        options = dict(_given.setdefault(alias, dict(settings.get("OPTIONS") or {})))
+        options = dict(settings.get("OPTIONS") or {})
         vendor = connections[alias].vendor
         if vendor == "postgresql":
             options.pop("pool", None)

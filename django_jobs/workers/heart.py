@@ -169,22 +169,20 @@ class Heart:
             self._engine.connection.close()
             self._fitness.broken()
             return self._outage.failed(error)
+        if self._outage.lasts:
+            self._outage.over()  # it was sent in the last moments of the outage
+        elif usable:
+            log.loop_failed(what)
+        else:
+            log.connection_broke("supervisor", error)
         if usable:
-            self._say_failed(what)
             return self._settings.heartbeat / 3
         self._engine.connection.close()
         self._fitness.broken()
-        log.connection_broke("supervisor", error)
         return 0.0
 
     def _probe(self) -> bool:
         return self._engine.probe(timeout=connect_timeout(self._settings.lease))
-
-    def _say_failed(self, what: str) -> None:
-        if self._outage.lasts:
-            self._outage.over()  # what was sent in its last moments
-        else:
-            log.loop_failed(what)
 
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(self._engine.alias, answer_timeout(self._settings.lease))

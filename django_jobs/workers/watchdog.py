@@ -15,6 +15,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_jobs import log
 
 TICK_SECONDS = 0.5
+# What a thread may wait for an answer that nobody needs any more.
+HURRIED_SECONDS = 2.0
 
 
 class NoAnswer(OperationalError):
@@ -24,9 +26,10 @@ class NoAnswer(OperationalError):
 class _Watch:
     """What one thread does on one connection: it may wait for each statement for so many seconds."""
 
-    def __init__(self, connection: BaseDatabaseWrapper, seconds: float) -> None:
+    def __init__(self, connection: BaseDatabaseWrapper, seconds: float, hurried: Callable[[], bool]) -> None:
         self._connection = connection
         self._seconds = seconds
+        self._hurried = hurried
         self._lock = threading.Lock()
         self._raw: Any = connection.connection
         self._waited = 0.0
@@ -61,7 +64,8 @@ class _Watch:
                 self._raw, self._waited = raw, 0.0
                 return
             self._waited += passed
-            if self._waited >= self._seconds:
+            limit = min(self._seconds, HURRIED_SECONDS) if self._hurried() else self._seconds
+            if self._waited >= limit:
                 self._waited = 0.0
                 self.cut = True
                 _shut_down(raw)
@@ -118,13 +122,16 @@ class Watchdog:
                 log.loop_failed("Watching over statements")
 
     @contextmanager
-    def guarded(self, alias: str, seconds: float) -> Iterator[None]:
-        """Cut this thread's connection, and raise NoAnswer, when a statement in the block gets no answer in time."""
+    def guarded(self, alias: str, seconds: float, hurried: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Cut this thread's connection, and raise NoAnswer, when a statement in the block gets no answer in time.
+
+        That is much sooner while it is `hurried`, which another thread asks.
+        """
         connection = connections[alias]
         if connection.vendor != "postgresql":
             yield
             return
-        watch = _Watch(connection, seconds)
+        watch = _Watch(connection, seconds, hurried)
         with self._lock:
             self._watches.add(watch)
         try:
@@ -132,7 +139,7 @@ class Watchdog:
                 yield
         except Exception as error:
             if watch.cut:
-                raise NoAnswer(f"no answer for {seconds:g} s") from error
+                raise NoAnswer("no answer came in time, so the connection was cut") from error
             raise
         finally:
             watch.end()

@@ -74,6 +74,7 @@ class Worker:
         )
         self._bided = 0
         self._raw: object = None
+        self._reached = True
 
     def run(self) -> None:
         """Work until told to stop or orphaned; return when every outcome is stored."""
@@ -88,6 +89,7 @@ class Worker:
             try:
                 pause = self._step()
                 pause = self._outage.check(self._probe) or pause
+                self._reached = True
             except Exception as error:
                 pause = self._after_error(error)
             self._wait(pause)
@@ -130,7 +132,7 @@ class Worker:
             self._raw = self._engine.connection.connection
 
     def _guarded(self) -> AbstractContextManager[None]:
-        return guarded(self._engine.alias, answer_timeout(self._plan.settings.lease))
+        return guarded(self._engine.alias, answer_timeout(self._plan.settings.lease), self._must_stop)
 
     def _probe(self) -> bool:
         return self._engine.probe(timeout=self._probe_timeout)
@@ -184,16 +186,18 @@ class Worker:
         with self._guarded():
             usable = still_works(self._engine.alias, self._raw)
         self._engine.connection.close()
+        self._reached = usable
+        if self._must_stop():
+            return 0.0
         if not self._probe():
             return self._outage.failed(error)
-        just_back = self._outage.lasts
-        self._outage.over()
-        if usable:
-            if not just_back:  # else it was sent in the last moments of the outage
-                log.loop_failed("Claiming jobs")
-            return LONGEST_WAIT
-        log.connection_broke(f"worker {os.getpid()}", error)
-        return 0.0
+        if self._outage.lasts:
+            self._outage.over()  # it was sent in the last moments of the outage
+        elif usable:
+            log.loop_failed("Claiming jobs")
+        else:
+            log.connection_broke(f"worker {os.getpid()}", error)
+        return LONGEST_WAIT if usable else 0.0
 
     def _give_back_what_waits(self) -> None:
         if self._executor.waiting and time.monotonic() - self._claimer.given_at > WAITED_SECONDS:
@@ -235,13 +239,17 @@ class Worker:
         ticker = threading.Thread(target=self._tick_until_ended, name="django_jobs-ticker", daemon=True)
         ticker.start()
         self._writer.finish()
+        if self._reached:
+            self._leave()
+        self._region.set_phase(Phase.ENDED)
+
+    def _leave(self) -> None:
         try:
             with self._guarded():
                 WorkerRow.objects.using(self._engine.alias).filter(pk=self._incarnation).delete()
             self._engine.connection.close()
         except Exception:
             pass  # the supervisor deletes it, or others do when it has been silent
-        self._region.set_phase(Phase.ENDED)
 
     def _tick_until_ended(self) -> None:
         while self._region.phase != Phase.ENDED:

@@ -34,7 +34,7 @@ def enqueue(request: pytest.FixtureRequest, server: postgres.Server) -> Callable
 
 
 def stored() -> int:
-    return Job.objects.using(ALIAS).count()
+    return int(Job.objects.using(ALIAS).count())
 
 
 def session_pid() -> int:
@@ -191,6 +191,6 @@ def _cut_when_swallowed(proxy: Proxy) -> None:
 
 def _one_more(proxy: Proxy) -> bool:
     try:
-        return Job.objects.using(ALIAS).count() == 2
+        return stored() == 2
     finally:
         connections[ALIAS].close()
