@@ -80,7 +80,7 @@ def test_a_claim_that_is_started_late_is_renewed_first(engine: Engine, taken: bo
         Job.objects.using(engine.alias).update(status="ready", locked_by=None, locked_until=None)
         claim(engine, 1, "other:1")
     ended = worker._executor._run(
-        Runner(engine, tables.plan.settings, "host:1"), Assigned(0, job, time.monotonic() - 60)
+        Runner(engine, tables.plan.settings, "host:1"), Assigned(0, job, time.monotonic() - 60), 0
     )
     assert (getattr(ended.outcome, "cause", "done"), Effect.objects.using(engine.alias).count()) == (
         ("released", 0) if taken else ("done", 1)
