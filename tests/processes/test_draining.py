@@ -70,6 +70,9 @@ class Manned:
         place.region.begin(number, float("inf") if late_by is None else time.monotonic() - late_by)
         place.region.mark(number, state)
 
+    def is_idle(self) -> bool:
+        return self.crew.all_idle
+
     def look(self, cut_off: bool = False) -> None:
         self.drainer.look(0.0, cut_off)
 
@@ -219,18 +222,18 @@ def test_a_process_that_keeps_dying_at_its_start_is_given_more_time_wherever_it_
 def test_a_burst_is_not_over_while_a_process_is_being_replaced(manned: Manned) -> None:
     first, second = manned.crew.places
     first.region.set_phase(Phase.IDLE)
-    assert manned.crew.all_idle
+    assert manned.is_idle()
     manned.seat(first, 0, 11)
     manned.seat(first, 1, -600)
     manned.look()
     manned.man()
     second.region.set_phase(Phase.IDLE)
     first.region.set_phase(Phase.DRAINING)
-    assert not manned.crew.all_idle
+    assert not manned.is_idle()
     first.region.mark(1, State.FREE)
     manned.look()
     manned.end(first, -9)
-    assert manned.crew.all_idle
+    assert manned.is_idle()
 
 
 @fast
