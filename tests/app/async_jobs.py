@@ -41,3 +41,12 @@ async def wait_until_cancelled(context: Context, key: str) -> None:
     except asyncio.CancelledError:
         await effect(f"{key}:cancelled", context.run)
         raise
+
+
+@job(takes_context=True)
+async def fork_asynchronously(context: Context, key: str) -> str:
+    """Fork, and return in both processes."""
+    pid = os.fork()
+    if pid:
+        await Effect.objects.using(router.jobs_alias).acreate(key=key, run=context.run, pid=pid)
+    return key

@@ -21,7 +21,7 @@ from django_jobs.engines.base import Claimed, Done, Engine, Settlement
 from django_jobs.models import Job
 from django_jobs.registry import JobType
 from django_jobs.workers.runner import Runner
-from tests.app.async_jobs import meet, report_while_async, wait_until_cancelled
+from tests.app.async_jobs import fork_asynchronously, meet, report_while_async, wait_until_cancelled
 from tests.app.jobs import nothing, wait_for_file
 from tests.app.models import Effect
 from tests.harness import Tree, wait_for
@@ -29,6 +29,7 @@ from tests.processes.common import (
     effects,
     ends,
     lines,
+    lives,
     on_postgresql,
     session_pids,
     state,
@@ -177,6 +178,16 @@ class TestInATree:
         assert {job.result for job in jobs} == {f"django_jobs-{index}" for index in range(4)}
         assert context.result == [context.pk, 1, 1, "k", False]
         assert context.progress == {"done": 1, "total": 2, "note": "half"}
+
+    @on_postgresql
+    def test_what_an_async_handler_forks_tells_no_outcome_and_ends(self, tree: Tree) -> None:
+        job = fork_asynchronously.enqueue("forked")
+        workers = tree.start("--threads", "1")
+        tree.wait_for_status(job, "done")
+        assert state(job) == ("done", 0, 0, 1)
+        copy = wait_for_effect(tree, "forked")
+        wait_for(lambda: not lives(copy), what="the copy ends")
+        assert workers.stop() == 0
 
     def test_at_the_end_of_the_grace_an_async_run_is_cancelled_and_goes_back_uncharged(self, tree: Tree) -> None:
         jobs = [wait_until_cancelled.enqueue(key) for key in ("a", "b")]

@@ -201,7 +201,7 @@ class Late(PinnedCall):
     kept: BaseException | None = None
     times = 0
 
-    @property  # type: ignore[override]
+    @property
     def error(self) -> BaseException | None:
         return self.kept
 

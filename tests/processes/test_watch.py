@@ -179,7 +179,12 @@ def test_a_deadline_that_was_looked_at_before_its_call_had_begun_is_seen_all_the
 
 def test_a_watcher_does_nothing_while_runs_come_and_go_in_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
-    monkeypatch.setattr(Watch, "_step", lambda watch, now: looks.append(now) or watch.deadline)
+
+    def look(watch: Watch, now: float) -> float:
+        looks.append(now)
+        return watch.deadline
+
+    monkeypatch.setattr(Watch, "look", look)
     with watched(Watch(time.monotonic() + 900)) as watcher:
         for _ in range(300):
             watch = Watch(time.monotonic() + 900)
@@ -264,7 +269,7 @@ def test_a_connection_that_waits_on_a_dead_network_is_broken_and_others_are_not(
     with closing(Swallowing((host, port))) as network:
         through = {**parameters, "host": "127.0.0.1", "port": network.port, "autocommit": True}
         with psycopg.connect(**through) as waits, psycopg.connect(**parameters, autocommit=True) as idle:
-            sessions = {"default": [None, waits], "other": [idle]}
+            sessions: dict[str, list[Any]] = {"default": [None, waits], "other": [idle]}
             backend = waits.info.backend_pid
             network.swallows = True
             thread = threading.Thread(target=ask, args=(waits,))
