@@ -96,6 +96,8 @@ def until(value: object, name: str) -> datetime | float:
     """Return an end given as a datetime in UTC, or one given as a duration in seconds from now."""
     if isinstance(value, datetime):
         return moment(value, name)
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
+        raise InvalidJobType(f"{name} is {shown(value)}; give a datetime, seconds as a number, or a timedelta.")
     found = seconds(value, name)
     if found == 0:
         raise InvalidJob(f"{name} is {shown(value)}; give seconds over 0, a timedelta, or a datetime.")

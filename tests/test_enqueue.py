@@ -17,7 +17,19 @@ from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Job
 from tests.app.jobs import nothing
 from tests.app.models import Effect
-from tests.enqueues import endless, keyed, nest, refused, said_of, stored, strict, take, with_context, with_options
+from tests.enqueues import (
+    endless,
+    keyed,
+    nest,
+    refused,
+    said_of,
+    stored,
+    strict,
+    tagged,
+    take,
+    with_context,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -136,6 +148,18 @@ def as_text(value: Any) -> str:
 def test_subclasses_of_json_kinds_are_stored_as_their_kind(engine: Engine) -> None:
     made = take.enqueue(Whole(5), OrderedDict(b=1), Job.Status.DONE)
     assert made.refresh().args == [5, {"b": 1}, "done"]
+
+
+def test_the_tags_of_a_type_are_kept_with_each_of_its_jobs(engine: Engine) -> None:
+    for made in (
+        tagged.enqueue().refresh(),
+        Job.objects.using(engine.alias).get(pk=tagged.enqueue_many([tagged.call()])[0]),
+    ):
+        assert made.tags == ["mail", "größe 1"]
+        assert made.meta == {"tags": ["mail", "größe 1"]}
+    both = tagged.using(idempotency_key="k", unique="waiting").enqueue()
+    assert (both.tags, both.meta["key"]) == (["mail", "größe 1"], "k")
+    assert nothing.enqueue().refresh().tags == []
 
 
 # When it is due.

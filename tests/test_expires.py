@@ -165,3 +165,15 @@ def test_real_workers_run_what_is_in_time_and_cancel_the_rest(tree: Tree) -> Non
         assert [line["cause"] for line in job.history] == ["expired"]
     assert effects(tree) == [("in time", 1)]
     assert workers.stop() == 0
+
+
+@pytest.mark.process
+@with_tables
+def test_a_worker_that_meets_an_expired_job_cancels_it_unrun(tree: Tree) -> None:
+    workers = tree.start(settings={"LEASE": 90, "HEARTBEAT": 30})  # so that no sweep meets it before
+    workers.wait_until_ready()
+    late = leave_effect.using(expires=PAST).enqueue("late")
+    tree.wait_for_status(late, "cancelled")
+    assert_expired(late, run=1)
+    assert effects(tree) == []
+    assert workers.stop() == 0

@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from django_jobs import InvalidJob, JobsError, job
 from django_jobs.exceptions import InvalidJobType
-from django_jobs.options import UNSET, Enqueue
+from django_jobs.options import UNSET, Define, Enqueue
 from tests.app.jobs import nothing
 
 pytestmark = pytest.mark.fast
@@ -25,6 +25,7 @@ def plain() -> None: ...
 WHOLE_PRIORITY = "give a whole number from -100 to 100"
 WHOLE_ATTEMPTS = "give a whole number from 1 to 1000000"
 SECONDS = "give seconds from 0 to 315360000 (ten years)"
+TIME_OR_SECONDS = "give a datetime, seconds as a number, or a timedelta"
 SECONDS_OR_DELTA = "give seconds as a number, or a timedelta"
 
 BOTH: list[tuple[str, Any, type[JobsError], str]] = [
@@ -95,6 +96,44 @@ ONLY_USING: list[tuple[str, Any, type[JobsError], str]] = [
         "run_at is datetime.datetime(9999, 12, 31, 23, 0, tzinfo=datetime.timezone(datetime.time..., "
         "beyond the calendar in UTC; give an earlier time",
     ),
+    ("expires", 0, InvalidJob, "expires is 0; give seconds over 0, a timedelta, or a datetime"),
+    ("expires", -1, InvalidJob, f"expires is -1; {SECONDS}"),
+    (
+        "expires",
+        timedelta(0),
+        InvalidJob,
+        f"expires is {timedelta(0)!r}; give seconds over 0, a timedelta, or a datetime",
+    ),
+    ("expires", timedelta.max, InvalidJob, f"expires is 86400000000000.0; {SECONDS}"),
+    ("expires", float("nan"), InvalidJob, f"expires is nan; {SECONDS}"),
+    ("expires", float("inf"), InvalidJob, f"expires is inf; {SECONDS}"),
+    ("expires", True, InvalidJobType, f"expires is True; {TIME_OR_SECONDS}"),
+    ("expires", "5", InvalidJobType, f"expires is '5'; {TIME_OR_SECONDS}"),
+    (
+        "expires",
+        datetime(2030, 1, 1).date(),
+        InvalidJobType,
+        f"expires is datetime.date(2030, 1, 1); {TIME_OR_SECONDS}",
+    ),
+    (
+        "expires",
+        datetime(2030, 1, 1),
+        InvalidJob,
+        "expires is datetime.datetime(2030, 1, 1, 0, 0) without a time zone; give an aware datetime, as timezone.now() does",
+    ),
+    (
+        "expires",
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2))),
+        InvalidJob,
+        "expires is datetime.datetime(9999, 12, 31, 23, 0, tzinfo=datetime.timezone(datetime.time..., "
+        "beyond the calendar in UTC; give an earlier time",
+    ),
+    *(
+        ("unique", value, InvalidJob, f"unique is {value!r}; give one of 'window', 'unfinished', 'waiting'")
+        for value in ("", "finished", "Window", True, 1, ["window"], b"window")
+    ),
+    ("detached", 1, InvalidJobType, "detached is 1; give True or False"),
+    ("detached", "yes", InvalidJobType, "detached is 'yes'; give True or False"),
     ("idempotency_key", "", InvalidJob, "idempotency_key is '' of 0 characters; give 1 to 255"),
     ("idempotency_key", "k" * 256, InvalidJob, f"idempotency_key is '{'k' * 76}... of 256 characters; give 1 to 255"),
     ("idempotency_key", 5, InvalidJobType, "idempotency_key is 5; give text"),
@@ -130,9 +169,19 @@ ONLY_JOB: list[tuple[str, Any, type[JobsError], str]] = [
     ("retry_on", (OSError, "x"), InvalidJobType, "retry_on and fail_on take exception classes, and 'x' is none"),
     ("fail_on", [OSError()], InvalidJobType, "retry_on and fail_on take exception classes, and <OSError> is none"),
     ("fail_on", int, InvalidJobType, "retry_on and fail_on take exception classes, and <class 'int'> is none"),
+    ("durable", 1, InvalidJobType, "durable is 1; give True or False"),
+    ("durable", "yes", InvalidJobType, "durable is 'yes'; give True or False"),
+    ("tags", "mail", InvalidJobType, "tags is 'mail'; give a list of texts"),
+    ("tags", 5, InvalidJobType, "tags is 5; give a list of texts"),
+    ("tags", ["a", 5], InvalidJobType, "a tag is 5; give text"),
+    ("tags", [True], InvalidJobType, "a tag is True; give text"),
+    ("tags", [""], InvalidJob, "a tag is '' of 0 characters; give 1 to 255"),
+    ("tags", ["t" * 256], InvalidJob, f"a tag is '{'t' * 76}... of 256 characters; give 1 to 255"),
+    ("tags", ["a\x00"], InvalidJob, "a tag is 'a\\x00', with a character that cannot be stored; take it out"),
+    ("tags", map(str, range(21)), InvalidJob, "tags has 21 texts; at most 20 are allowed"),
     *(
         (name, None, InvalidJobType, f"@job({name}=None): leave the option out, or give it a value")
-        for name in ("queue", "priority", "fail_on")
+        for name in ("queue", "priority", "fail_on", "durable", "tags")
     ),
 ]
 
@@ -189,6 +238,64 @@ def test_run_at_and_delay_exclude_each_other(together: bool) -> None:
     assert str(caught.value) == "using() has both run_at (2030-01-01T00:00:00+00:00) and delay (5 s); give one."
 
 
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+NEVER = "the job could never start. Give a later expires, or none."
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"unique": "waiting"},
+            "using(unique='waiting') says how long an idempotency key holds, and there is none; give idempotency_key as well.",
+        ),
+        ({"delay": 60, "expires": 30}, f"using() has delay (60 s) not before expires (30 s): {NEVER}"),
+        (
+            {"delay": 60, "expires": timedelta(minutes=1)},
+            f"using() has delay (60 s) not before expires (60 s): {NEVER}",
+        ),
+        (
+            {"run_at": LATER + timedelta(days=1), "expires": LATER},
+            "using() has run_at (2030-01-02T00:00:00+00:00) not before expires (2030-01-01T00:00:00+00:00): " + NEVER,
+        ),
+        (
+            {"run_at": LATER, "expires": LATER},
+            "using() has run_at (2030-01-01T00:00:00+00:00) not before expires (2030-01-01T00:00:00+00:00): " + NEVER,
+        ),
+    ],
+)
+def test_what_makes_no_sense_together_is_refused_by_the_enqueue(options: Any, said: str) -> None:
+    for function in (nothing.using(**options), in_steps(options), in_steps(dict(reversed(options.items())))):
+        with pytest.raises(InvalidJob) as caught:
+            function.enqueue(1)  # gets as far as no database: the mark of this file forbids it
+        assert str(caught.value) == said
+
+
+def in_steps(options: dict[str, Any]) -> Any:
+    function: Any = nothing
+    for name, value in options.items():
+        function = function.using(**{name: value})
+    return function
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unique": "waiting", "idempotency_key": "k"},
+        {"unique": None},
+        {"delay": 30, "expires": 60},
+        {"run_at": LATER, "expires": LATER + timedelta(microseconds=1)},
+        # Which of these comes first is for the database's clock to say.
+        {"run_at": LATER, "expires": 60},
+        {"delay": 60, "expires": datetime(2001, 1, 1, tzinfo=UTC)},
+    ],
+)
+def test_what_makes_sense_together_may_be_given_in_any_steps(options: dict[str, Any]) -> None:
+    for function in (in_steps(options), in_steps(dict(reversed(options.items())))):
+        assert function._using == nothing.using(**options)._using
+        function._using.check()
+
+
 # What using() returns.
 
 
@@ -230,7 +337,16 @@ def test_a_naive_run_at_is_local_time_where_the_project_has_no_time_zones() -> N
         ("idempotency_key", "k" * 255),
         ("idempotency_key", " "),
         ("idempotency_key", "jobs:1"),
+        ("expires", 0.001),
+        ("expires", 315_360_000),
+        ("unique", "window"),
     ],
 )
 def test_values_at_the_limits_are_taken(name: str, value: Any) -> None:
     assert getattr(nothing.using(**{name: value})._using, name) == value
+
+
+def test_tags_are_kept_once_each_in_their_order() -> None:
+    assert Define.read({"tags": ["b", "a", "b", "t" * 255]}).tags == ("b", "a", "t" * 255)
+    assert Define.read({"tags": map(str, range(20))}).tags == tuple(map(str, range(20)))
+    assert Define.read({}).tags == ()
