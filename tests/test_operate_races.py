@@ -15,10 +15,10 @@ from django_jobs import (
     StateConflict,
     WaitTimeout,
 )
-from django_jobs.engines.base import Done, Run, released
+from django_jobs.engines.base import Done, Run
 from django_jobs.models import Job
 from django_jobs.queue import operate
-from tests.acts import FINAL, in_state
+from tests.acts import FINAL, acts, in_state, line
 from tests.app.jobs import nothing
 from tests.engines.common import (
     beside_others,
@@ -72,16 +72,22 @@ def test_a_cancel_that_meets_the_end_of_a_run_is_refused_and_changes_nothing(eng
 
 @on_postgresql
 @beside_others
-def test_a_cancel_that_meets_a_claim_which_was_made_and_given_back_sees_the_job_as_it_is_now(engine: Engine) -> None:
+def test_a_cancel_that_meets_a_whole_run_sees_the_job_as_it_is_now_and_keeps_the_runs_line(engine: Engine) -> None:
     job = nothing.enqueue()
+
+    def run() -> None:
+        run = claim_one(engine)
+        engine.settle([settled(run, counts="attempt", error="no", entry=line(run))], 10)
+
     with session(engine.alias) as other, session(engine.alias) as person:
         other.begin()
-        other.do(lambda: engine.settle([released(claim_one(engine))], 10))
-        late = person.start(partial(operate.cancel, job.pk))
+        other.do(run)
+        late = person.start(partial(operate.cancel, job.pk, why="enough"))
         wait_for_blocked()
         other.commit()
         assert late.result(10) == "cancelled"
-    assert (job.refresh().status, job.token) == ("cancelled", 1)
+    assert (job.refresh().status, job.attempts) == ("cancelled", 1)
+    assert acts(job) == [(1, "raised", "no"), (1, "called off", "enough")]
 
 
 @beside_others
