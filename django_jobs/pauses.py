@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from django.conf import settings
+
 from django_jobs import log, options
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.payload import storable
@@ -40,11 +42,16 @@ def pause(
     from django.db import transaction
     from django.db.models.functions import Now
 
-    from django_jobs.engines import jobs_alias  # needs models, and this module is imported while INSTALLED_APPS loads
+    from django_jobs.engines import (  # needs models, and this module is imported while INSTALLED_APPS loads
+        engine,
+        jobs_alias,
+    )
     from django_jobs.models import Pause
 
     kind, name = _what(queue, type)
     end = None if until is None else options.until(until, "until")
+    if isinstance(end, datetime) and not settings.USE_TZ and engine().name == "sqlite":
+        end = end.replace(tzinfo=None)  # there such a project has no aware times, and all are UTC
     row = Pause(
         kind=kind,
         name=name,

@@ -1,24 +1,18 @@
-"""The verbs of `manage.py jobs` that change something; tests/test_commands.py has those that look."""
+"""`jobs requeue`, `cancel` and `purge`: by id and by filter."""
 
 from __future__ import annotations
 
 import getpass
-import json
-from datetime import timedelta
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.core.management import CommandError, call_command
-from django.db.models.functions import Now
 
-from django_jobs import pause
 from django_jobs.engines.base import Done
-from django_jobs.models import Job, Pause
+from django_jobs.models import Job
 from django_jobs.queue import bulk, choose
+from tests.acts import Ran, age, dead, statuses
 from tests.app.jobs import leave_effect, nothing
-from tests.engines.common import alone, alter, beside_others, claim, claim_one, enqueue, ids, on_postgresql, settled
-from tests.harness import Tree
+from tests.engines.common import alone, alter, beside_others, claim_one, enqueue, ids, on_postgresql
 from tests.threads import session
 
 if TYPE_CHECKING:
@@ -28,38 +22,6 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def ada(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
-
-
-class Ran:
-    """What a command printed, and the exit code that it ends with."""
-
-    def __init__(self, *arguments: str) -> None:
-        out, err = StringIO(), StringIO()
-        self.code, self.error = 0, ""
-        try:
-            call_command("jobs", *arguments, stdout=out, stderr=err)
-        except CommandError as error:
-            self.code, self.error = error.returncode, str(error)
-        self.out, self.err = out.getvalue(), err.getvalue()
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.out)
-
-
-def dead(engine: Engine, count: int, **options: Any) -> list[Job]:
-    made = enqueue(count, **options)
-    for claimed in claim(engine, count):
-        engine.settle([settled(claimed.run, status="dead", error="OSError: disk")], 10)
-    return made
-
-
-def age(engine: Engine, job: Job, **spans: Any) -> None:
-    alter(engine, job.pk, finished_at=Now() - timedelta(**spans))
-
-
-def statuses(engine: Engine) -> dict[int, str]:
-    return dict(Job.objects.using(engine.alias).order_by("id").values_list("id", "status"))
 
 
 # Requeue and cancel.
@@ -251,151 +213,3 @@ def test_a_key_that_must_still_hold_keeps_its_row_unless_it_is_said(engine: Engi
     assert (ran.code, ran.out, list(statuses(engine))) == (0, "2 deleted, 1 kept for their keys.\n", [young.pk])
     assert not Job.objects.using(engine.alias).filter(pk__in=[old.pk, plain.pk]).exists()
     assert Ran("purge", "--status", "dead", "--with-keys").out == "1 deleted.\n"
-
-
-# Pause and resume.
-
-
-@alone
-def test_pause_and_resume_by_command(engine: Engine) -> None:
-    ran = Ran("pause", "--queue", "letters", "--for", "30m", "--why", "paper")
-    row = Pause.objects.using(engine.alias).get()
-    assert (row.kind, row.name, row.by, row.why) == ("queue", "letters", "ada", "paper")
-    assert ran.out.startswith("The queue 'letters' is paused until ")
-    assert "No job type uses the queue 'letters'" in ran.err
-    state = Ran("status", "--json").data["pauses"]
-    assert [(item["name"], 1790 < item["seconds_left"] <= 1800) for item in state] == [("letters", True)]
-    assert "Paused: queue 'letters' by ada, for " in Ran("status").out
-    ran = Ran("pause", "--queue", "letters", "--json")
-    assert (ran.data["until"], ran.data["by"], ran.data["why"]) == (None, "ada", "")
-    assert Ran("resume", "--queue", "letters").out == "The queue 'letters' is resumed.\n"
-    assert Ran("resume", "--queue", "letters").out == "The queue 'letters' was not paused.\n"
-    assert Ran("resume", "--type", "x", "--json").data == {"kind": "type", "name": "x", "resumed": False}
-    ran = Ran("pause", "--type", nothing.name)
-    assert (ran.out, ran.err) == (
-        f"The type '{nothing.name}' is paused until it is resumed. What runs goes on.\n",
-        "",
-    )
-    assert "No job type 'x' is known here" in Ran("pause", "--type", "x").err
-
-
-@alone
-@pytest.mark.parametrize("text", ["2031-05-01T12:00", "2031-05-01T10:00+00:00", "2031-05-01 12:00:00"])
-def test_an_end_without_a_zone_is_in_the_projects(engine: Engine, settings: Any, text: str) -> None:
-    settings.TIME_ZONE = "Europe/Berlin"
-    try:
-        assert "2031-05-01T12:00:00.000+02:00" in Ran("pause", "--queue", "default", "--until", text).out
-    finally:
-        settings.TIME_ZONE = "UTC"
-
-
-@alone
-def test_who_has_no_name_pauses_without_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> str:
-        raise KeyError("getpwuid(): uid not found")
-
-    monkeypatch.setattr(getpass, "getuser", fail)
-    assert Ran("pause", "--queue", "default", "--json").data["by"] == ""
-
-
-# What cannot be used.
-
-
-@alone
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ("requeue", "Say which jobs: their ids, or at least one of --status, --queue, --type."),
-        ("cancel --limit 5", "Say which jobs: their ids, or at least one of --status, --queue, --type."),
-        ("purge --with-keys", "Say which jobs: their ids, or at least one of --status, --queue, --type."),
-        ("requeue abc", "'abc' is not the id of a job: give a whole number from 1 to 9223372036854775807."),
-        ("cancel 1 9223372036854775808", "'9223372036854775808' is not the id of a job: give a whole number from 1"),
-        ("purge 0", "'0' is not the id of a job: give a whole number from 1"),
-        ("requeue 1 --queue a", "Give ids, or --queue, --type, --older-than and --limit, not both."),
-        ("requeue --status ready", "--status is 'ready'; give one of done, failed, dead, cancelled."),
-        ("cancel --status dead", "--status is 'dead'; give one of ready, running."),
-        ("purge --status running", "--status is 'running'; give one of ready, done, failed, dead, cancelled."),
-        ("list --status gone", "--status is 'gone'; give one of ready, running, done, failed, dead, cancelled."),
-        ("list --limit 0", "'0' is not a limit: give a whole number from 1 to 10000."),
-        ("requeue --queue a --limit 0", "'0' is not a limit: give a whole number from 1"),
-        ("list --queue a,b", "queue: the queue name 'a,b' has a comma, a space or a control character; leave it out."),
-        ("list --type=", "--type is '' of 0 characters; give 1 to 255."),
-        ("purge --older-than soon", "--older-than is 'soon'; give seconds, or a number with s, m, h or d"),
-        ("purge --older-than 0", "--older-than is '0'; give seconds, or a number with s, m, h or d"),
-        ("purge --older-than 9999999d", "--older-than is '9999999d'; give seconds, or a number with"),
-        ("pause", "Give one of --queue and --type."),
-        ("resume --queue a --type b", "Give one of --queue and --type."),
-        ("pause --queue a --until then", "--until is 'then'; give a time as 2030-12-31T18:00"),
-        ("pause --queue a --until 2020-01-01", "until is datetime.datetime(2020, 1, 1, 0, 0, tzinfo="),
-        ("pause --queue a --until 2030-01-01 --for 5", "--until is '2030-01-01' and --for is '5'; give one of them."),
-        ("pause --queue a --for -5", "--for is '-5'; give seconds"),
-    ],
-)
-def test_what_cannot_be_used_is_named_in_one_line_and_changes_nothing(
-    engine: Engine, arguments: str, says: str
-) -> None:
-    dead(engine, 1)
-    before = statuses(engine)
-    ran = Ran(*arguments.replace("--for -5", "--for=-5").split())
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.error.startswith(says)
-    assert "\n" not in ran.error
-    assert (statuses(engine), Pause.objects.using(engine.alias).count()) == (before, 0)
-
-
-@pytest.mark.process
-@pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
-def test_the_exit_codes_are_the_processes(tree: Tree, vendor: str) -> None:
-    job = nothing.enqueue()
-    done = tree.run("jobs", "cancel", str(job.pk))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1 cancelled, 0 asked to stop.\n", "")
-    refused = tree.run("jobs", "cancel", str(job.pk))
-    assert (refused.returncode, refused.stdout) == (1, "0 cancelled, 0 asked to stop, 1 refused.\n")
-    assert refused.stderr.splitlines()[0].startswith(f"Job {job.pk} is cancelled already")
-    wrong = tree.run("jobs", "cancel", "x" * 5000)
-    assert (wrong.returncode, wrong.stdout, len(wrong.stderr.splitlines())) == (2, "", 1)
-    pause(queue="default")
-    assert tree.run("jobs", "resume", "--queue", "default").returncode == 0
-
-
-# What `jobs list` and `jobs show` say.
-
-
-@alone
-def test_list_says_when_its_limit_cut_it_and_what_the_last_end_said(engine: Engine) -> None:
-    made = enqueue(3)
-    made[2].cancel(why="not wanted\n" + "x" * 100)
-    cut = Ran("list", "--limit", "2")
-    assert "There are more: these are the 2 newest. Narrow it, or give --limit." in cut.out
-    assert "by ada" not in cut.out
-    assert f"not wanted {'x' * 46}..." in cut.out
-    assert len(Ran("list", "--limit", "2", "--json").data) == 2
-    assert "There are more" not in Ran("list", "--limit", "3").out
-
-
-@alone
-def test_list_of_what_ended_without_success_shows_the_last_ended_first(engine: Engine) -> None:
-    made = dead(engine, 3)
-    for job, hours in zip(made, (1, 3, 2), strict=True):
-        age(engine, job, hours=hours)
-    assert [row["id"] for row in Ran("list", "--status", "dead", "--json").data] == [
-        made[0].pk,
-        made[2].pk,
-        made[1].pk,
-    ]
-
-
-@alone
-def test_show_has_the_acts_and_does_not_call_a_snooze_an_error(engine: Engine) -> None:
-    job = nothing.using(expires=3600).enqueue()
-    run = claim_one(engine)
-    line = {"run": 1, "cause": "snoozed", "error": "Snooze", "worker": "h:1", "seconds": 0.1}
-    engine.settle([settled(run, delay=60.0, error="Snooze", entry=json.dumps(line))], 10)
-    text = Ran("show", str(job.pk)).out
-    assert "Last error" not in text
-    assert "snoozed" in text
-    assert "expires at " in text
-    job.cancel(why="enough")
-    text = Ran("show", str(job.pk)).out
-    assert "called off" in text
-    assert "cancelled        enough" in text

@@ -11,7 +11,9 @@ from django.core.management import CommandError, call_command
 
 from django_jobs.engines.base import ClaimOrder, Done, Engine
 from django_jobs.models import Job, Worker
+from tests.acts import Ran, age, dead
 from tests.app.jobs import leave_effect, nothing
+from tests.engines.common import claim_one, enqueue, settled
 from tests.harness import Tree, wait_for
 
 pytestmark = [pytest.mark.django_db(databases="__all__")]
@@ -79,6 +81,43 @@ def test_show_prints_the_whole_story_and_the_sentence_of_explain(engine: Engine)
     text = jobs("show", str(job.pk))
     assert job.explain() in text
     assert "(42)" in text
+
+
+def test_list_says_when_its_limit_cut_it_and_what_the_last_end_said(engine: Engine) -> None:
+    made = enqueue(3)
+    made[2].cancel(why="not wanted\n" + "x" * 100)
+    cut = Ran("list", "--limit", "2")
+    assert "There are more: these are the 2 newest. Narrow it, or give --limit." in cut.out
+    assert "by ada" not in cut.out
+    assert f"not wanted {'x' * 46}..." in cut.out
+    assert len(Ran("list", "--limit", "2", "--json").data) == 2
+    assert "There are more" not in Ran("list", "--limit", "3").out
+
+
+def test_list_of_what_ended_without_success_shows_the_last_ended_first(engine: Engine) -> None:
+    made = dead(engine, 3)
+    for job, hours in zip(made, (1, 3, 2), strict=True):
+        age(engine, job, hours=hours)
+    assert [row["id"] for row in Ran("list", "--status", "dead", "--json").data] == [
+        made[0].pk,
+        made[2].pk,
+        made[1].pk,
+    ]
+
+
+def test_show_has_the_acts_and_does_not_call_a_snooze_an_error(engine: Engine) -> None:
+    job = nothing.using(expires=3600).enqueue()
+    run = claim_one(engine)
+    line = {"run": 1, "cause": "snoozed", "error": "Snooze", "worker": "h:1", "seconds": 0.1}
+    engine.settle([settled(run, delay=60.0, error="Snooze", entry=json.dumps(line))], 10)
+    text = Ran("show", str(job.pk)).out
+    assert "Last error" not in text
+    assert "snoozed" in text
+    assert "expires at " in text
+    job.cancel(why="enough")
+    text = Ran("show", str(job.pk)).out
+    assert "called off" in text
+    assert "cancelled        enough" in text
 
 
 @pytest.mark.parametrize("value", ["abc", "-1", "0", "1.5", "9223372036854775808", "9" * 5000, "\N{SUPERSCRIPT TWO}"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import transaction
@@ -210,6 +211,24 @@ def test_an_end_that_is_past_by_the_databases_clock_is_refused_and_leaves_an_old
     with pytest.raises(InvalidJob, match="past by the database's clock"):
         pause(queue="mail", until=clock(engine) - timedelta(seconds=1), why="after")
     assert Pause.objects.using(engine.alias).get().why == "before"
+
+
+@alone
+def test_an_end_holds_where_the_project_has_no_time_zones(engine: Engine, settings: Any) -> None:
+    (made,) = ids(enqueue(1))
+    end_at = clock(engine).replace(microsecond=0) + timedelta(hours=1)
+    settings.USE_TZ, settings.TIME_ZONE = False, "Asia/Tokyo"
+    try:
+        pause(queue="default", until=end_at)
+        pause(type=nothing, until=end_at.astimezone(ZoneInfo("Asia/Tokyo")).replace(tzinfo=None))
+        assert claim(engine) == []
+        explained = Job.objects.using(engine.alias).get().explain()
+    finally:
+        settings.USE_TZ, settings.TIME_ZONE = True, "UTC"
+    assert explained.count("ago for another 60 min") == 2
+    assert {row.until for row in Pause.objects.using(engine.alias).all()} == {end_at}
+    assert claim(engine) == []
+    assert row(engine, made)["parked"] is None
 
 
 # Beside others.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from django.db.models import Max
 
@@ -14,7 +15,7 @@ from tests.processes.common import on_postgresql, on_sqlite, state, wait_seconds
 
 pytestmark = with_processes
 OLD_CODE = {"DJANGO_JOBS_TEST_WITHOUT_NEWER": "1"}
-SIDE_BY_SIDE_SECONDS = 4.0
+SIDE_BY_SIDE_SECONDS = float(os.environ.get("DJANGO_JOBS_TEST_SIDE_BY_SIDE", "4"))
 UNKNOWN = f"no live worker that serves the queue 'default' knows the type '{newer.name}'"
 
 
