@@ -320,10 +320,12 @@ class Life(RuleBasedStateMachine):
                 operate.cancel(job_id)
             return
         assert operate.cancel(job_id) == ("cancelled" if job.status == "ready" else "asked")
+        if job.status == "running" and not job.cancelled:
+            job.say("asked to stop")
         job.cancelled = True
         if job.status == "ready":
             job.parked = None
-            job.say("cancelled")
+            job.say("called off")
             job.end("cancelled")
 
     @precondition(lambda self: self.jobs)

@@ -72,7 +72,7 @@ class Claimed(NamedTuple):
     idempotency_key: str | None
     timeout: float | None
     slot: datetime | None
-    expired: bool
+    expired: bool = False
 
     @property
     def run(self) -> Run:

@@ -266,14 +266,15 @@ def _is_final(job_type: JobType, error: BaseException) -> bool:
     return job_type.retry_on is not None and not isinstance(error, job_type.retry_on)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _chain(error: BaseException, hidden: bool = True) -> Iterator[BaseException]:
+    """Return what led to an error, also what was hidden by `raise ... from None` unless that is left out."""
     # Bounded: a __cause__ may be a property that never ends.
     link: BaseException | None = error
     for _ in range(CHAIN_LIMIT):
         if link is None:
             return
         yield link
-        link = link.__cause__ or link.__context__
+        link = link.__cause__ or (link.__context__ if hidden or not link.__suppress_context__ else None)
 
 
 def describe(error: BaseException) -> str:
@@ -288,6 +289,6 @@ def describe(error: BaseException) -> str:
 def full_text(error: BaseException) -> str:
     """Return an error with the tracebacks of its chain, storable and of at most 20,000 characters."""
     parts = []
-    for link in _chain(error):
+    for link in _chain(error, hidden=False):
         parts.append("".join(traceback.format_exception(type(link), link, link.__traceback__, limit=-50, chain=False)))
     return payload.storable("\nwhich came from:\n\n".join(parts), ERROR_LIMIT)

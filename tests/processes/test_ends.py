@@ -185,7 +185,7 @@ def test_a_process_ends_a_run_as_the_table_says(engine: Engine, name: str) -> No
 @pytest.mark.parametrize(
     ("how", "given", "cause"),
     [
-        ("result", "returned", None),
+        ("result", "returned", "asked to stop"),
         ("raised", "raised", "raised"),
         ("Snooze", "returned", "snoozed"),
         ("raised", LAST, "raised"),
