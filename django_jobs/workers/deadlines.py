@@ -42,6 +42,8 @@ class Watch:
         self._sessions = of_this_thread()
         self._call = PinnedCall()
         self._steps = 0
+        self._insist_at = math.inf
+        self._is_async = False
         self._cancel_task: Callable[[], object] | None = None
         # Whether it was told to stop before its deadline came.
         self.stopped = False
@@ -54,6 +56,10 @@ class Watch:
     @property
     def passed(self) -> bool:
         return self._steps > 0 or time.monotonic() >= self.deadline
+
+    def expect_task(self) -> None:
+        """Take note that the handler is async, and so runs in another thread than the call that waits for it."""
+        self._is_async = True
 
     def begin_task(self) -> None:
         """Take note, in the loop's thread, of the task that runs an async handler."""
@@ -81,26 +87,26 @@ class Watch:
             self.stopped = True
             self._cancel()
         if self._steps == 0 and now >= self.deadline:
-            self._steps = 1
+            # The next step is as much later than this one, however late this is.
+            self._steps, self._insist_at = 1, now + self._patience
             statements.cancel(self._sessions)
             self._cancel()
-        if self._steps == 1 and now >= self.deadline + self._patience:
+        if self._steps == 1 and now >= self._insist_at:
             self._steps = 2
             statements.shut_down(self._sessions)
-            if not self._cancel():
+            self._cancel()
+            if not self._is_async:
                 self._call.interrupt()
-        due = (self.deadline, self.deadline + self._patience, math.inf)[self._steps]
-        return due if self._cancel_task is None else min(due, now + LOOK_SECONDS)
+        due = (self.deadline, self._insist_at, math.inf)[self._steps]
+        return min(due, now + LOOK_SECONDS) if self._is_async else due
 
-    def _cancel(self) -> bool:
-        """Cancel the task of an async handler; return whether it is one."""
-        if self._cancel_task is None:
-            return False
-        try:
-            self._cancel_task()
-        except RuntimeError:
-            pass  # its loop is closed: it has ended
-        return True
+    def _cancel(self) -> None:
+        """Cancel the task of an async handler, if it has begun."""
+        if self._cancel_task is not None:
+            try:
+                self._cancel_task()
+            except RuntimeError:
+                pass  # its loop is closed: it has ended
 
 
 class Watcher:

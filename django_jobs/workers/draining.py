@@ -29,6 +29,7 @@ class Drainer:
 
     def look(self, awake_since: float, cut_off: bool) -> None:
         now = time.monotonic()
+        awake = now - awake_since >= self._plan.late_after
         for place in self._crew.places:
             if place.child is None or place.killed_for:
                 continue
@@ -36,7 +37,8 @@ class Drainer:
                 self._wait_for_database(place, now)
                 continue
             seats = place.region.seats()
-            late = [seat for seat in seats if seat.is_late(now, self._plan.late_after)]
+            # After we all have been frozen, runs that were so past their deadline are given the time to end.
+            late = [seat for seat in seats if seat.is_late(now, self._plan.late_after)] if awake else []
             silent = now - max(*place.region.ticks, awake_since, place.started_at) >= self._silence
             if late and silent and self._all_are_late(seats):
                 self._end(place, late, is_held=True)

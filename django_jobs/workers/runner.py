@@ -253,6 +253,7 @@ def _call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) -
     pid = os.getpid()
     try:
         if iscoroutinefunction(job_type.function):
+            watch.expect_task()
             return run_async(job_type.function, arguments, content["kwargs"], watch.begin_task)
         return job_type.function(*arguments, **content["kwargs"])
     finally:

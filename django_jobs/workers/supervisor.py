@@ -29,8 +29,9 @@ from django_jobs.workers.pulse import Pulse
 from django_jobs.workers.seats import SeatMap, State
 
 TICK_SECONDS = 0.5
-# Regions of the seats for each process that is wanted: one works, and others may be on their way out.
-REGIONS = 3
+# Regions of the seats, and doorbells, for processes that are being replaced: two for each that is wanted, and so many at
+# most, since each costs file descriptors.
+MOST_SPARE = 32
 SUMMARY_SECONDS = 1.0
 # With the database cut off, what is left to write is given up then: the whole stop takes the grace and five seconds.
 END_SECONDS = 4.0
@@ -43,7 +44,8 @@ class Supervisor:
         self._plan = plan
         self._settings = plan.settings
         self._engine = engine(plan.alias)
-        self._seats = SeatMap(REGIONS * plan.settings.processes)
+        processes = plan.settings.processes
+        self._seats = SeatMap(processes + min(2 * processes, MOST_SPARE))
         self._bell = Doorbell()
         self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
         self._drainer = Drainer(plan, self._crew)

@@ -183,6 +183,7 @@ def test_a_stop_gives_back_what_no_thread_has_started(engine: Engine) -> None:
         nothing.enqueue(number)
     worker._step()
     assert worker._executor.in_hand == 2
+    tables.region.ask_to_stop()
     worker._writer.start()
     thread = threading.Thread(target=_stop, args=(worker,), daemon=True)
     thread.start()

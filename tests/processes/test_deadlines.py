@@ -101,15 +101,16 @@ def test_a_run_that_cannot_be_ended_costs_its_process_once_all_others_have_finis
     tree: Tree, tmp_path: Path, hanging: Hanging
 ) -> None:
     beside = beside_three(tree, tmp_path / "go")
-    workers = start(tree)
+    workers = start(tree, THREADS=5)  # one of them stays free
     pid = wait_until_started(tree, beside)
     late = hanging.using(timeout=0.2, max_attempts=1).enqueue("late")
     wait_for_effect(tree, "late:start")
     # Another process takes the place of its own at once; its job is nobody else's before it is dead.
     wait_for(lambda: len(workers.worker_pids()) == 2, what="a replacement")
-    after = leave_effect.enqueue("after")
-    tree.wait_for_status(after, "done")
-    assert wait_for_effect(tree, "after") != pid
+    after = [leave_effect.enqueue(f"after {number}") for number in range(10)]
+    for job in after:
+        tree.wait_for_status(job, "done")
+        assert wait_for_effect(tree, job.args[0]) != pid
     assert state(late) == ("running", 0, 0, 1)
     assert lives(pid)
     (tmp_path / "go").touch()
@@ -118,7 +119,7 @@ def test_a_run_that_cannot_be_ended_costs_its_process_once_all_others_have_finis
     tree.wait_for_status(late, "dead")
     assert not lives(pid)
     assert_ended_late(late)
-    assert {state(job) for job in [*beside, after]} == {("done", 0, 0, 1)}
+    assert {state(job) for job in [*beside, *after]} == {("done", 0, 0, 1)}
     assert effects(tree, key__startswith="beside 0") == [("beside 0:end", 1), ("beside 0:start", 1)]
     assert lines(workers, f"Worker process {pid} is replaced, because what it runs does not end at its deadline")
     assert len(workers.worker_pids()) == 1

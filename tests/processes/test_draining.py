@@ -73,8 +73,8 @@ class Manned:
     def is_idle(self) -> bool:
         return self.crew.all_idle
 
-    def look(self, cut_off: bool = False) -> None:
-        self.drainer.look(0.0, cut_off)
+    def look(self, cut_off: bool = False, awake_for: float = 1000) -> None:
+        self.drainer.look(time.monotonic() - awake_for, cut_off)
 
     def silence(self, place: Place, seconds: float) -> None:
         place.started_at = 0.0
@@ -99,6 +99,14 @@ def test_a_process_is_replaced_when_a_run_is_two_steps_past_its_deadline(
     assert (place.draining_since is not None, place.region.drain_asked) == (is_replaced, is_replaced)
     assert [found.index for found in manned.man()] == ([1] if is_replaced else [])
     assert manned.killed == []
+
+
+@fast
+def test_after_all_have_been_frozen_late_runs_are_given_the_time_to_end(manned: Manned) -> None:
+    manned.seat(manned.crew.places[0], 0, 600)
+    for awake_for, is_replaced in ((9, False), (11, True)):
+        manned.look(awake_for=awake_for)
+        assert (manned.crew.places[0].draining_since is not None) == is_replaced
 
 
 @fast

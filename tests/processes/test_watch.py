@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import socket
@@ -156,6 +157,59 @@ def test_a_handler_in_python_is_interrupted_in_the_second_step_and_not_in_the_fi
     assert end(outcome) == ("ready", "attempt", "deadline")
     assert "DeadlinePassed" in str(outcome)
     assert 0.8 <= time.monotonic() - begun < 10
+
+
+def test_the_task_of_an_async_handler_is_cancelled_at_the_deadline(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleeps() -> None:
+        await asyncio.sleep(30)
+
+    watch = Watch(time.monotonic() + 0.2, patience=60)
+    with watched(watch):
+        outcome = run(engine, monkeypatch, sleeps, watch)
+    assert end(outcome) == ("ready", "attempt", "deadline")
+    assert "CancelledError" in str(outcome)
+
+
+def test_a_step_that_comes_late_leaves_the_next_one_its_time() -> None:
+    watch = Watch(time.monotonic() - 100, patience=5)
+    steps: list[int] = []
+
+    def look() -> None:
+        now = time.monotonic()
+        for later in (0, 4, 6):
+            watch.look(now + later)
+            steps.append(watch._steps)
+
+    def call() -> None:
+        thread = threading.Thread(target=look)
+        thread.start()
+        while thread.is_alive():
+            time.sleep(0.001)
+
+    watch.call(call)
+    assert steps == [1, 1, 2]
+
+
+def test_the_thread_that_waits_for_an_async_handler_is_not_interrupted(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted: list[bool] = []
+    monkeypatch.setattr("django_jobs.workers.pinned.PinnedCall.interrupt", lambda call: interrupted.append(True))
+
+    async def swallows() -> int:
+        for _ in range(2):
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                pass
+        return 5
+
+    watch = Watch(time.monotonic() + 0.1, patience=0.1)
+    with watched(watch):
+        outcome = run(engine, monkeypatch, swallows, watch)
+    assert (end(outcome), watch._steps, interrupted) == (("done", "", ""), 2, [])
 
 
 def test_a_watcher_that_sleeps_until_a_late_deadline_is_woken_by_an_earlier_one() -> None:
