@@ -61,7 +61,7 @@ def test_of_300_dead_jobs_20_whose_key_another_has_are_reported_and_the_others_r
     ran = Ran("requeue", "--status", "dead")
     assert (ran.code, ran.out) == (1, "280 requeued, 20 refused.\n")
     assert ran.error == "20 jobs were left as they are, for the reasons above."
-    reasons = ran.err.splitlines()
+    reasons = [line for line in ran.err.splitlines() if not line.endswith(" so far")]
     assert len(reasons) == 20
     assert reasons[0].startswith(f"Job {made[100].pk} cannot be requeued: its idempotency key 'k0' is held by job ")
     assert [job for job, status in statuses(engine).items() if status == "dead"] == ids(made[100:120])
