@@ -93,11 +93,13 @@ def test_a_parked_job_is_claimed_as_expired(engine: Engine) -> None:
 
 @alone
 @pytest.mark.parametrize("counts", ["attempt", "loss", "end", "nothing"])
-def test_a_job_that_has_started_expires_no_more(engine: Engine, counts: Any) -> None:
+def test_a_later_run_does_not_start_after_the_time_either(engine: Engine, counts: Any) -> None:
     made = nothing.using(expires=3600).enqueue()
     (claimed,) = claim(engine)
     engine.settle([settled(claimed.run, counts=counts, entry='{"run": 1, "cause": "test", "error": ""}')], 10)
-    assert made.refresh().expires_at is None
+    alter(engine, made.pk, expires_at=PAST)
+    assert engine.cancel_expired(10) == 1
+    assert [line["cause"] for line in made.refresh().history] == ["test", "expired"]
 
 
 @alone

@@ -364,8 +364,6 @@ def _settle_one(
         f"run_at = CASE WHEN %s IS NULL THEN run_at ELSE {LATER.format('%s')} END, "
         "attempts = attempts + %s, losses = %s, last_error = COALESCE(%s, last_error), history = %s, "
         f"locked_by = NULL, locked_until = NULL, finished_at = CASE WHEN %s = 'ready' THEN NULL ELSE {NOW} END, "
-        # It has started, unless this only gives back a claim: from then on it cannot expire.
-        "expires_at = CASE WHEN %s <> 'ready' OR %s IS NULL THEN expires_at END, "
         "idempotency_key = CASE WHEN %s = 'ready' OR key_holds = 'window' THEN idempotency_key END WHERE id = %s",
         [
             status,
@@ -376,8 +374,6 @@ def _settle_one(
             error,
             json.dumps(history),
             status,
-            status,
-            item.entry,
             status,
             item.run.id,
         ],

@@ -193,7 +193,7 @@ def test_a_pause_belongs_to_the_callers_transaction(engine: Engine) -> None:
         ({"type": 5}, InvalidJobType, "type is 5; give text"),
         ({"queue": "a", "until": 0}, InvalidJob, "until is 0; give seconds over 0"),
         ({"queue": "a", "until": -1}, InvalidJob, "until is -1; give seconds from 0"),
-        ({"queue": "a", "until": "soon"}, InvalidJobType, "until is 'soon'; give seconds"),
+        ({"queue": "a", "until": "soon"}, InvalidJobType, "until is 'soon'; give a datetime"),
         ({"queue": "a", "why": None}, InvalidJobType, "why is None; give text"),
     ],
 )

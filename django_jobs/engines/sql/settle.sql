@@ -43,8 +43,6 @@ UPDATE django_jobs_job job
                            || jsonb_build_array(decided.entry::jsonb || jsonb_build_object('at',
                               to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))) END,
        locked_by = NULL, locked_until = NULL,
-       -- It has started, unless this only gives back a claim: from then on it cannot expire.
-       expires_at = CASE WHEN decided.status <> 'ready' OR decided.entry IS NULL THEN job.expires_at END,
        idempotency_key = CASE WHEN decided.status = 'ready' OR job.key_holds = 'window' THEN job.idempotency_key END,
        finished_at = CASE WHEN decided.status = 'ready' THEN NULL ELSE clock_timestamp() END
   FROM decided
