@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 ACTIVE = 1  # libpq: a statement was sent, and its end has not come
@@ -17,17 +17,17 @@ def cancel(sessions: Sessions) -> None:
     """Have the servers cancel the statements being executed, without waiting for it."""
     for raw in _all(sessions):
         if hasattr(raw, "interrupt"):  # SQLite
-            _try(raw.interrupt)
+            attempt(raw.interrupt)
         elif _waits(raw):
             # On a dead network it takes its time-out.
-            threading.Thread(target=_try, args=(_cancel(raw),), name="django_jobs-cancel", daemon=True).start()
+            threading.Thread(target=attempt, args=(_cancel, raw), name="django_jobs-cancel", daemon=True).start()
 
 
 def shut_down(sessions: Sessions) -> None:
     """Break the connections that still wait for an answer, as on a network that swallows everything."""
     for raw in _all(sessions):
         if _waits(raw):
-            _try(_shut(raw))
+            attempt(break_off, raw)
 
 
 def _all(sessions: Sessions) -> list[Any]:
@@ -42,23 +42,22 @@ def _waits(raw: Any) -> bool:
         return False  # closed meanwhile, or no connection of psycopg
 
 
-def _cancel(raw: Any) -> Any:
-    return lambda: raw.cancel_safe(timeout=CANCEL_SECONDS)
+def _cancel(raw: Any) -> None:
+    raw.cancel_safe(timeout=CANCEL_SECONDS)
 
 
-def _shut(raw: Any) -> Any:
-    def shut() -> None:
-        copy = os.dup(raw.pgconn.socket)
-        with socket.socket(fileno=copy) as ours:
-            # Looked at once more: it may have been closed before the copy was made, which then is of something else.
-            if _waits(raw):
-                ours.shutdown(socket.SHUT_RDWR)
+def break_off(raw: Any) -> None:
+    """End a connection's traffic from another thread than its own, whose call then fails as by a broken connection."""
+    number = raw.fileno()
+    with socket.socket(fileno=os.dup(number)) as copy:
+        # Its thread may have closed it just now, and the number be another's: the copy is of a connection that is still
+        # open after the copy was made.
+        if raw.fileno() == number:
+            copy.shutdown(socket.SHUT_RDWR)
 
-    return shut
 
-
-def _try(act: Any) -> None:
+def attempt(act: Callable[..., object], *arguments: Any) -> None:
     try:
-        act()
+        act(*arguments)
     except Exception:
-        pass  # it ended meanwhile; or it cannot be reached, and the next step of the deadline follows
+        pass  # it ended meanwhile, or it cannot be reached: what is done next does not depend on it

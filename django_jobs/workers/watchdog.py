@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import log
+from django_jobs.workers.statements import attempt, break_off
 
 TICK_SECONDS = 0.5
 # What a thread may wait for an answer that nobody needs any more.
@@ -68,20 +68,7 @@ class _Watch:
             if self._waited >= limit:
                 self._waited = 0.0
                 self.cut = True
-                _shut_down(raw)
-
-
-def _shut_down(raw: Any) -> None:
-    """End a connection's traffic from another thread than its own, whose call then fails as by a broken connection."""
-    try:
-        number = raw.fileno()
-        with socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as copy:
-            # Its thread may have closed it just now, and the number be another socket's: the copy is that of a
-            # connection which is still open after the copy was made.
-            if raw.fileno() == number:
-                copy.shutdown(socket.SHUT_RDWR)
-    except Exception:
-        pass  # closed: its thread waits no longer
+                attempt(break_off, raw)
 
 
 class Watchdog:
