@@ -106,6 +106,14 @@ def test_options_of_the_function_are_those_of_the_calls_that_do_not_have_them(en
     assert rows[0].run_at > rows[0].created_at
 
 
+def test_a_call_with_a_time_of_its_own_has_not_the_functions(engine: Engine) -> None:
+    ids = take.using(run_at=LATER).enqueue_many([take.using(delay=5).call(), take.call()])
+    found = Job.objects.using(engine.alias).in_bulk(ids)
+    assert [found[pk].run_at == LATER for pk in ids] == [False, True]
+    (pk,) = take.using(delay=60).enqueue_many([take.using(run_at=LATER, expires=30).call()])
+    assert Job.objects.using(engine.alias).get(pk=pk).run_at == LATER
+
+
 def test_aenqueue_many_does_what_enqueue_many_does(engine: Engine) -> None:
     def calls() -> Iterator[Call[Any]]:
         list(Job.objects.using(engine.alias).all())  # may use the database

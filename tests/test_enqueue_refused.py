@@ -248,6 +248,19 @@ def test_arguments_that_are_too_large_for_sure_are_not_even_written(engine: Engi
             "queue: the queue name 'a,b' has a comma, a space or a control character; leave it out.",
         ),
         (
+            {"unique": "unfinished"},
+            InvalidJob,
+            "using(unique='unfinished') says how long an idempotency key holds, and there is none; "
+            "give idempotency_key as well.",
+        ),
+        (
+            {"delay": 5, "expires": 5},
+            InvalidJob,
+            "using() has delay (5 s) not before expires (5 s): the job could never start. "
+            "Give a later expires, or none.",
+        ),
+        ({"expires": 0}, InvalidJob, "expires is 0; give seconds over 0, a timedelta, or a datetime."),
+        (
             {"idempotency_key": "job:5"},
             InvalidJob,
             "idempotency_key is 'job:5'; keys beginning with 'job:' are reserved, choose another.",

@@ -2,47 +2,28 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any
 
-from django.db import OperationalError, transaction
 from django.db.utils import DatabaseError
 
-from django_jobs.conf import conf
 from django_jobs.engines.base import (
     EXPIRED,
     EXPIRED_ENTRY,
     HISTORY_LIMIT,
-    HOLDER_FIELDS,
     LEASE_RAN_OUT,
     Claimed,
     ClaimOrder,
     ClaimResult,
     Done,
-    Engine,
     Expired,
     Look,
-    NewJob,
     Run,
     Settlement,
     died_before,
-    milliseconds,
 )
-from django_jobs.engines.sqlite_parts import (
-    IN_FORCE,
-    LATER,
-    NOW,
-    UNLESS_TAKEN,
-    not_paused,
-    one_of,
-    read,
-    served,
-    stored,
-)
-from django_jobs.exceptions import EnqueueTimeout
-from django_jobs.models import Job
+from django_jobs.engines.sqlite_parts import IN_FORCE, LATER, NOW, not_paused, one_of, read, served
+from django_jobs.engines.sqlite_storing import SQLiteStoring
 
 _CLAIMED = (
     "id, token, type, payload, attempts, max_attempts, "
@@ -52,7 +33,7 @@ _CLAIMED = (
 _KEPT_KEY = "idempotency_key = CASE WHEN key_holds = 'window' THEN idempotency_key END"
 
 
-class SQLiteEngine(Engine):
+class SQLiteEngine(SQLiteStoring):
     """Portable statements, one row at a time, inside transactions that take the write lock at their start."""
 
     name = "sqlite"
@@ -67,73 +48,6 @@ class SQLiteEngine(Engine):
         connection.ensure_connection()
         # A transaction that began by reading fails at its first write when anybody wrote meanwhile, without waiting.
         connection.transaction_mode = "IMMEDIATE"  # type: ignore[attr-defined]
-
-    @contextmanager
-    def _writing(self) -> Iterator[Any]:
-        connection = self.connection
-        connection.ensure_connection()
-        mode = connection.transaction_mode  # type: ignore[attr-defined]
-        connection.transaction_mode = "IMMEDIATE"  # type: ignore[attr-defined]
-        try:
-            with transaction.atomic(using=self.alias), connection.cursor() as cursor:
-                yield cursor
-        finally:
-            connection.transaction_mode = mode  # type: ignore[attr-defined]
-
-    def insert(self, new: NewJob) -> Job:
-        return self._inserted(new, "")[0]
-
-    def insert_keyed(self, new: NewJob, key: str) -> Job | None:
-        with self._bounded(key):
-            return next(iter(self._inserted(new, UNLESS_TAKEN)), None)
-
-    @contextmanager
-    def storing(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            with self._bounded(None):
-                stack.enter_context(self._writing())
-            yield
-
-    def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
-        sql = _insert(UNLESS_TAKEN, "id")
-        with self._bounded(None), self.connection.cursor() as cursor:
-            rows = [cursor.execute(sql, _parameters(item)).fetchone() for item in new]
-        return [None if row is None else row[0] for row in rows]
-
-    def holder(self, key: str) -> Job | None:
-        found: Job | None = Job.objects.using(self.alias).filter(idempotency_key=key).first()
-        return found
-
-    def holders(self, keys: Sequence[str]) -> dict[str, Job]:
-        # Whoever stores many has the write lock: nothing can be claimed.
-        where, parameters = one_of("idempotency_key", tuple(keys))
-        sql = f"SELECT {', '.join(HOLDER_FIELDS)} FROM django_jobs_job WHERE idempotency_key IS NOT NULL AND {where}"
-        return {str(job.idempotency_key): job for job in Job.objects.using(self.alias).raw(sql, parameters)}
-
-    @contextmanager
-    def _bounded(self, key: str | None) -> Iterator[None]:
-        seconds = conf().enqueue_timeout
-        try:
-            with self._busy_timeout(seconds):
-                yield
-        except OperationalError as error:
-            # Not SQLITE_BUSY_SNAPSHOT: a transaction that has read an older state gets it at once, without waiting.
-            if getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_BUSY":
-                raise EnqueueTimeout(key, seconds) from error
-            raise
-
-    @contextmanager
-    def _busy_timeout(self, seconds: float) -> Iterator[None]:
-        with self.connection.cursor() as cursor:
-            before = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
-            cursor.execute(f"PRAGMA busy_timeout = {milliseconds(seconds)}")
-            try:
-                yield
-            finally:
-                cursor.execute(f"PRAGMA busy_timeout = {before}")
-
-    def _inserted(self, new: NewJob, conflict: str) -> list[Job]:
-        return list(Job.objects.using(self.alias).raw(_insert(conflict, "*"), _parameters(new)))
 
     def claim(self, order: ClaimOrder) -> ClaimResult:
         where, parameters = served(order.queues)
@@ -294,24 +208,6 @@ class SQLiteEngine(Engine):
         finally:
             raw.close()
         return True
-
-
-def _insert(conflict: str, returned: str) -> str:
-    return (
-        "INSERT INTO django_jobs_job "
-        "(type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta) "
-        "VALUES (%(type)s, %(queue)s, %(priority)s, %(payload)s, %(idempotency_key)s, %(key_holds)s, "
-        f"COALESCE(%(run_at)s, {LATER.format('%(delay)s')}), COALESCE(%(expires_at)s, "
-        f"CASE WHEN %(expires_in)s IS NOT NULL THEN {LATER.format('%(expires_in)s')} END), "
-        f"%(max_attempts)s, %(timeout)s, %(meta)s) {conflict} RETURNING {returned}"
-    )
-
-
-def _parameters(new: NewJob) -> dict[str, Any]:
-    found = asdict(new)
-    for name in ("run_at", "expires_at"):
-        found[name] = None if found[name] is None else stored(found[name])
-    return found
 
 
 def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
