@@ -191,11 +191,6 @@ class SQLiteEngine(SQLiteStoring):
     def expired_exist(self) -> bool:
         return False
 
-    @contextmanager
-    def acting(self) -> Iterator[None]:
-        with self._writing():
-            yield
-
     def _answers(self, timeout: float) -> bool:
         try:
             raw = self.connection.get_new_connection(self.connection.get_connection_params())

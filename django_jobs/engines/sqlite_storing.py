@@ -29,6 +29,11 @@ class SQLiteStoring(Engine):
         finally:
             connection.transaction_mode = mode  # type: ignore[attr-defined]
 
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        with self._writing():
+            yield
+
     def insert(self, new: NewJob) -> Job:
         return self._inserted(new, "")[0]
 
