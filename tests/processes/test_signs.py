@@ -219,7 +219,6 @@ def test_connections_show_the_role_of_this_process_and_keep_what_the_project_say
     settings = copy.deepcopy(connections.settings)
     settings["default"]["OPTIONS"] = given
     monkeypatch.setattr(connections, "settings", settings)
-    monkeypatch.setattr(ours, "_given", {})
     monkeypatch.setattr(type(connections), "close_all", lambda self: None)
     try:
         for role in ("supervisor", "worker"):  # a template forked later starts from what the supervisor has set
