@@ -13,6 +13,7 @@ from django.db import OperationalError, connections, transaction
 
 from django_jobs.engines.base import Engine
 from django_jobs.engines.postgresql import PostgreSQLEngine
+from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout
 from django_jobs.workers.heart import Heart
 from django_jobs.workers.watchdog import NoAnswer, Watchdog, watchdog
 from tests.processes.common import on_postgresql, with_tables
@@ -157,3 +158,10 @@ def test_a_probe_of_a_database_that_lets_us_in_and_does_not_answer_ends(proxy: P
     assert engine.probe(timeout=2)
     assert engine.was_away_since(begun)
     assert not engine.was_away_since(time.monotonic())
+
+
+@pytest.mark.parametrize("lease", [1.5, 3.0, 30.0, 3600.0])
+def test_whatever_the_lease_no_wait_of_ours_is_longer_than_ten_seconds(lease: float) -> None:
+    assert statement_timeout(lease) + 1 <= answer_timeout(lease) < 10
+    assert connect_timeout(lease) <= 5
+    assert statement_timeout(lease) <= lease / 3
