@@ -16,12 +16,14 @@ from django_jobs.conf import Conf
 from django_jobs.context import Context
 from django_jobs.engines.base import DATABASE_AWAY, EXPIRED, WORKER_FAILED, Claimed, Engine, Settlement, released
 from django_jobs.queue.history import entry
+from django_jobs.workers.connections import answer_timeout
 from django_jobs.workers.deadlines import Watch, Watcher
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process_on_error
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.runner import LOSS_PAUSE, Runner
 from django_jobs.workers.seats import Region, State
+from django_jobs.workers.watchdog import guarded
 from django_jobs.workers.writer import Writer
 
 # A claim older than this is asked for again before it is started: the supervisor gives back those twice as old.
@@ -160,7 +162,8 @@ class Executor:
 
     def _renewed(self, claimed: Claimed) -> bool:
         try:
-            return bool(self._engine.extend([claimed.run], self._settings.lease))
+            with guarded(self._engine.alias, answer_timeout(self._settings.lease)):
+                return bool(self._engine.extend([claimed.run], self._settings.lease))
         except (DatabaseError, InterfaceError):
             connections[self._engine.alias].close()
             return False
