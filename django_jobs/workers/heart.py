@@ -54,7 +54,7 @@ class Heart:
         self._settings = plan.settings
         self._pulse = pulse
         self._rescuer = rescuer
-        self._outage = Outage("supervisor")
+        self._outage = Outage("supervisor", plan.settings.lease)
         self._fitness = Fitness(plan.settings.lease, plan.settings.heartbeat)
         self._beating = _Duty("Sending heartbeats", self._beat)
         self._rescuing = _Duty("Taking back the jobs of dead worker processes", self._rescue)

@@ -16,8 +16,10 @@ LONGEST_PAUSE = 3.0
 class Outage:
     """Whether the threads of this process can reach the jobs' database: logged once a change, however many notice."""
 
-    def __init__(self, process: str) -> None:
+    def __init__(self, process: str, lease: float) -> None:
         self._process = process
+        # Whoever is back extends its leases before another, which is back as well, may take lost jobs back: after a lease.
+        self._longest = min(LONGEST_PAUSE, lease / 3)
         self._lock = threading.Lock()
         self._since = 0.0
         # The threads that cannot reach it, each with its last pause. It is back when all of them have reached it.
@@ -30,7 +32,7 @@ class Outage:
             if not self._pauses:
                 self._since = time.monotonic()
                 log.database_away(self._process, error)
-            pause = min(self._pauses.get(thread, FIRST_PAUSE) * 2, LONGEST_PAUSE)
+            pause = min(self._pauses.get(thread, FIRST_PAUSE) * 2, self._longest)
             self._pauses[thread] = pause
         return random.uniform(pause / 2, pause)
 

@@ -51,7 +51,7 @@ class Worker:
         settings = plan.settings
         self._statement_timeout = statement_timeout(settings.lease)
         self._probe_timeout = connect_timeout(settings.lease)
-        self._outage = Outage(f"worker {os.getpid()}")
+        self._outage = Outage(f"worker {os.getpid()}", settings.lease)
         self._free: deque[int] = deque(range(SEATS))
         self._writer = Writer(
             engine,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support import expected_conditions as conditions
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
     from django_jobs.models import Job
+
+
+def _is_gone(element: WebElement) -> bool:
+    """Tell whether another page was loaded; in the midst of that the browser may find another word than stale."""
+    try:
+        element.is_enabled()
+    except StaleElementReferenceException:
+        return True
+    except WebDriverException as error:
+        return "does not belong to the document" in str(error)
+    return False
 
 
 class Pages:
@@ -56,13 +68,13 @@ class Pages:
         """Click what loads another page, and wait for that."""
         here = self.one("html")
         self.one(selector).click()
-        WebDriverWait(self.driver, 10).until(conditions.staleness_of(here), f"{selector} led nowhere")
+        WebDriverWait(self.driver, 10).until(lambda _: _is_gone(here), f"{selector} led nowhere")
         self.one("body")
 
     def click_link(self, text: str) -> None:
         here = self.one("html")
         self.driver.find_element(By.LINK_TEXT, text).click()
-        WebDriverWait(self.driver, 10).until(conditions.staleness_of(here), f"{text} led nowhere")
+        WebDriverWait(self.driver, 10).until(lambda _: _is_gone(here), f"{text} led nowhere")
 
     def search(self, term: str) -> None:
         self.one("#searchbar").clear()

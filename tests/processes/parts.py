@@ -83,7 +83,7 @@ class Desk:
     def __init__(self, engine: Engine, timeout: float = 5.0) -> None:
         self.region = SeatMap(1).regions[0]
         self.freed: list[int] = []
-        self.outage = Outage("test")
+        self.outage = Outage("test", 30.0)
         self.writer = Writer(
             engine, self.region, self.outage, self.freed.extend, lambda: False, 10, 3 * timeout, lambda seconds: False
         )

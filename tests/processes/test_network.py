@@ -115,7 +115,7 @@ def test_all_connections_cut_at_once_and_again_charge_nothing(flow: Flow, proxy:
     flow.ends_well()
 
 
-COMPLETE = b"SET status = 'done'"
+COMPLETE = b"'done' ELSE 'cancelled'"
 
 
 def test_an_outcome_whose_answer_never_comes_is_decided_by_asking_the_row(

@@ -85,7 +85,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_an_outage_is_said_once_a_change_whoever_notices(said: list[str]) -> None:
-    outage = Outage("worker 7")
+    outage = Outage("worker 7", 30.0)
     other = threading.Thread(target=outage.failed, args=(OSError(),))
     pauses = [outage.failed(OSError()) for _ in range(12)]
     other.start()
@@ -94,6 +94,9 @@ def test_an_outage_is_said_once_a_change_whoever_notices(said: list[str]) -> Non
     assert 0 < pauses[0] < 1
     assert all(0 < pause <= LONGEST_PAUSE for pause in pauses)
     assert LONGEST_PAUSE / 2 <= pauses[-1] <= LONGEST_PAUSE
+    short = Outage("worker 8", 1.5)
+    assert all(short.failed(OSError()) <= 0.5 for _ in range(12))
+    said.remove("away")
     outage.over()
     assert (said, outage.lasts) == (["away"], True)  # the other thread cannot reach it yet
     assert other.ident is not None
