@@ -138,11 +138,9 @@ def dump_result(value: Any, limit: int) -> str | None:
     """
     if value is None:
         return None
-    try:
-        value = _Storable(limit)(value)
-        Check(limit)(value, "the result")
-    except TooLarge:
-        raise _result_too_large(f"over {limit:,}", limit) from None
+    value = storable(value) if isinstance(value, str) else _storable_inside(value, limit)
+    if value is TooLarge:  # raised here, where no other error is under way: a worker stores the chain
+        raise _result_too_large(f"over {limit:,}", limit)
     text = dump(value)
     if len(text) > limit or len(text.encode()) > limit:
         raise _result_too_large(f"{len(text.encode()):,}", limit)
@@ -153,6 +151,15 @@ def _result_too_large(size: str, limit: int) -> InvalidJob:
     return InvalidJob(
         f"the result is {size} bytes of JSON; MAX_RESULT_BYTES allows {limit:,}. Store it elsewhere and return where."
     )
+
+
+def _storable_inside(value: Any, limit: int) -> Any:
+    try:
+        found = _Storable(limit)(value)
+        Check(limit)(found, "the result")
+    except TooLarge:
+        return TooLarge
+    return found
 
 
 class _Storable:
