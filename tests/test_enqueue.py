@@ -55,6 +55,7 @@ def test_a_job_is_stored_with_its_defaults_and_returned_as_stored(engine: Engine
         "attempts": 0,
         "max_attempts": 8,
         "losses": 0,
+        "deaths": 0,
         "token": 0,
         "locked_by": None,
         "locked_until": None,

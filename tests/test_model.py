@@ -34,8 +34,6 @@ JOB = st.tuples(
 )
 MOST_LOSSES = 4
 FINAL = ("done", "failed", "dead", "cancelled")
-# Ends that are the job's own, and clear it of what it was suspected of.
-OWN = ("raised", "snoozed", "failed", "cancelled by itself")
 ENDS: dict[str, tuple[str, Counts]] = {
     "raised": ("ready", "attempt"),
     "snoozed": ("ready", "end"),
@@ -63,13 +61,14 @@ class Modelled:
     due: bool = True
     attempts: int = 0
     losses: int = 0
+    deaths: int = 0
     token: int = 0
     cancelled: bool = False
     lapsed: bool = False
     causes: list[str] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
-        names = ("status", "parked", "attempts", "losses", "token", "cancelled", "key", "causes")
+        names = ("status", "parked", "attempts", "losses", "deaths", "token", "cancelled", "key", "causes")
         return {name: getattr(self, name) for name in names}
 
     def say(self, cause: str) -> None:
@@ -81,12 +80,6 @@ class Modelled:
         self.status = status
         if status in FINAL and self.holds != "window":
             self.key = None
-
-    @property
-    def died_before(self) -> bool:
-        own = [index for index, cause in enumerate(self.causes) if cause in OWN]
-        died = [index for index, cause in enumerate(self.causes) if cause == DIED]
-        return bool(died) and (not own or died[-1] > own[-1])
 
 
 class Life(RuleBasedStateMachine):
@@ -219,7 +212,7 @@ class Life(RuleBasedStateMachine):
         job = self.current(run)
         expected = {}
         if job is not None:
-            job.losses = 0
+            job.losses = job.deaths = 0
             job.end("cancelled" if job.cancelled else "done")
             expected = {run.id: job.status}
         assert self.engine.complete([Done(run, "1")]) == expected
@@ -255,12 +248,13 @@ class Life(RuleBasedStateMachine):
     def _model_end(self, job: Modelled, settlement: Settlement) -> None:
         status = settlement.status
         if settlement.counts == "loss":
-            convicted = settlement.witnessed and job.losses > 0 and job.died_before
+            convicted = settlement.witnessed and job.deaths > 0
             job.losses += 1
+            job.deaths += settlement.witnessed
             if convicted or job.losses >= MOST_LOSSES:
                 status = "dead"
         elif settlement.counts != "nothing":
-            job.losses = 0
+            job.losses = job.deaths = 0
             job.attempts += settlement.counts == "attempt"
         if settlement.entry is not None:
             job.say(settlement.cause)
@@ -343,7 +337,13 @@ class Life(RuleBasedStateMachine):
                 operate.requeue(job_id)
             return
         operate.requeue(job_id)
-        job.status, job.due, job.attempts, job.losses = "ready", True, 0, min(job.losses, 1)
+        job.status, job.due, job.attempts, job.losses, job.deaths = (
+            "ready",
+            True,
+            0,
+            min(job.losses, 1),
+            min(job.deaths, 1),
+        )
         job.cancelled, job.key = False, job.original_key
         job.say("requeued")
 
@@ -383,6 +383,7 @@ class Life(RuleBasedStateMachine):
                 "parked": row.parked,
                 "attempts": row.attempts,
                 "losses": row.losses,
+                "deaths": row.deaths,
                 "token": row.token,
                 "cancelled": row.cancel_reason is not None,
                 "key": row.idempotency_key,

@@ -138,33 +138,19 @@ DATABASE_AWAY = "database away"
 CONNECTION_BROKE = "connection broke"
 STOPPED = "stopped"
 WORKER_FAILED = "worker failed"
-# No ends of runs, but what people did and what time did: none clears a job of having killed a process.
+# No ends of runs, but what people did and what time did.
 REQUEUED = "requeued"
 DEADLINE = "deadline"
 CALLED_OFF = "called off"
 ASKED_TO_STOP = "asked to stop"
 TOO_LATE = "expired"
 ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP)
-# A run that ended by one of these said nothing of its job: they do not part two deaths.
-STREAK = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, STOPPED, TOO_LATE, *ACTS)
-
-
 # Not its result and history, which may be large, when many are read.
 HOLDER_FIELDS = ("id", "type", "payload", "idempotency_key", "key_holds")
 # Lines of a job's history that are kept: the first, and the last nine.
 HISTORY_LIMIT = 10
 EXPIRED = "The time by which it had to start passed before a worker took it."
 EXPIRED_ENTRY = json.dumps({"cause": TOO_LATE, "error": EXPIRED, "worker": "", "seconds": 0.0})
-
-
-def died_before(history: Sequence[dict[str, object]]) -> bool:
-    """Tell whether a run died since the job last ended by itself."""
-    for line in reversed(history):
-        if line["cause"] == DIED:
-            return True
-        if line["cause"] not in STREAK:
-            return False
-    return False
 
 
 def milliseconds(seconds: float) -> int:

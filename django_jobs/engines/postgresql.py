@@ -12,7 +12,6 @@ from django_jobs.engines.base import (
     EXPIRED,
     EXPIRED_ENTRY,
     LEASE_RAN_OUT,
-    STREAK,
     Claimed,
     ClaimOrder,
     ClaimResult,
@@ -113,7 +112,6 @@ class PostgreSQLEngine(PostgreSQLStoring):
                 "errors": [item.error for item in ordered],
                 "entries": [item.entry for item in ordered],
                 "max_uncounted": max_uncounted,
-                "streak": list(STREAK),
             },
         )
         return dict(rows)

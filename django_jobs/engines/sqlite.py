@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.utils import DatabaseError
 
@@ -20,7 +20,6 @@ from django_jobs.engines.base import (
     Look,
     Run,
     Settlement,
-    died_before,
 )
 from django_jobs.engines.sqlite_parts import IN_FORCE, LATER, NOW, not_paused, one_of, read, served
 from django_jobs.engines.sqlite_storing import SQLiteStoring
@@ -102,7 +101,8 @@ class SQLiteEngine(SQLiteStoring):
             for item in sorted(done):
                 cursor.execute(
                     "UPDATE django_jobs_job SET status = CASE WHEN cancel_reason IS NULL THEN 'done' ELSE 'cancelled' END, "
-                    f"finished_at = {NOW}, locked_by = NULL, locked_until = NULL, losses = 0, result = %s, {_KEPT_KEY} "
+                    f"finished_at = {NOW}, locked_by = NULL, locked_until = NULL, losses = 0, deaths = 0, result = %s, "
+                    f"{_KEPT_KEY} "
                     "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s RETURNING id, status",
                     [item.result, *item.run],
                 )
@@ -114,16 +114,13 @@ class SQLiteEngine(SQLiteStoring):
         with self._writing() as cursor:
             for item in sorted(settlements, key=lambda item: item.run):
                 cursor.execute(
-                    "SELECT losses, history, cancel_reason IS NOT NULL FROM django_jobs_job "
+                    "SELECT losses, deaths, history, cancel_reason IS NOT NULL FROM django_jobs_job "
                     "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s",
                     list(item.run),
                 )
                 row = cursor.fetchone()
                 if row is not None:
-                    losses, history, cancelled = row
-                    written[item.run.id] = _settle_one(
-                        cursor, item, losses, json.loads(history), cancelled, max_uncounted
-                    )
+                    written[item.run.id] = _settle_one(cursor, item, _Before(*row), max_uncounted)
         return written
 
     def ended_by(self, runs: Sequence[Run]) -> set[int]:
@@ -236,15 +233,24 @@ def _with_line(cursor: Any, history: list[Any], line: dict[str, Any]) -> list[An
     return lines
 
 
-def _settle_one(
-    cursor: Any, item: Settlement, losses: int, history: list[Any], cancelled: bool, max_uncounted: int
-) -> str:
+class _Before(NamedTuple):
+    """What a job had behind it before a run of it ended; `history` is JSON text."""
+
+    losses: int
+    deaths: int
+    history: str
+    cancelled: int
+
+
+def _settle_one(cursor: Any, item: Settlement, before: _Before, max_uncounted: int) -> str:
+    losses = before.losses
     status = item.status
-    convicted = item.witnessed and losses > 0 and died_before(history)
+    convicted = item.witnessed and before.deaths > 0
     if item.counts == "loss" and (convicted or losses + 1 >= max_uncounted):
         status = "dead"
-    if cancelled:
+    if before.cancelled:
         status = "cancelled"
+    history = json.loads(before.history)
     error = item.error
     if item.counts == "loss" and losses + 1 >= max_uncounted:
         error = f"Lost {losses + 1} times in a row, never seen to end. {error or ''}"
@@ -253,7 +259,7 @@ def _settle_one(
     cursor.execute(
         "UPDATE django_jobs_job SET status = %s, "
         f"run_at = CASE WHEN %s IS NULL THEN run_at ELSE {LATER.format('%s')} END, "
-        "attempts = attempts + %s, losses = %s, last_error = COALESCE(%s, last_error), history = %s, "
+        "attempts = attempts + %s, losses = %s, deaths = %s, last_error = COALESCE(%s, last_error), history = %s, "
         f"locked_by = NULL, locked_until = NULL, finished_at = CASE WHEN %s = 'ready' THEN NULL ELSE {NOW} END, "
         "idempotency_key = CASE WHEN %s = 'ready' OR key_holds = 'window' THEN idempotency_key END WHERE id = %s",
         [
@@ -262,6 +268,7 @@ def _settle_one(
             (item.delay or 0.0) * (2 ** min(losses, 6) if item.counts == "loss" else 1),
             int(item.counts == "attempt"),
             {"loss": losses + 1, "nothing": losses}.get(item.counts, 0),
+            {"loss": before.deaths + item.witnessed, "nothing": before.deaths}.get(item.counts, 0),
             error,
             json.dumps(history),
             status,

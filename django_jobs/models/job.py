@@ -79,6 +79,8 @@ class Job(models.Model):
     attempts = models.IntegerField(_("attempts"), db_default=0)
     max_attempts = models.IntegerField(_("attempts allowed"), db_default=8)
     losses = models.IntegerField(_("losses in a row"), db_default=0)
+    # Of its process, while it ran and witnessed by a supervisor, since the job last ended by itself.
+    deaths = models.IntegerField(_("deaths in a row"), db_default=0)
     token = models.BigIntegerField(_("runs"), db_default=0)
     locked_by = models.CharField(_("locked by"), max_length=64, null=True, blank=True)
     locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
@@ -174,6 +176,7 @@ class Job(models.Model):
                     attempts__gte=0,
                     max_attempts__gte=1,
                     losses__gte=0,
+                    deaths__gte=0,
                     token__gte=0,
                     # Far from where the database could not count on: a row set to that by hand would stop every claim.
                     token__lte=10**15,

@@ -103,6 +103,7 @@ def _requeue(seen: Any, said: str) -> bool:
                 expires_at=None,
                 attempts=0,
                 losses=min(seen.losses, 1),
+                deaths=min(seen.deaths, 1),
                 cancel_reason=None,
                 finished_at=None,
                 progress=None,

@@ -217,6 +217,19 @@ def test_what_says_nothing_of_the_job_does_not_part_two_deaths(engine: Engine, b
 
 
 @alone
+def test_however_much_the_history_has_dropped_the_second_death_convicts(engine: Engine) -> None:
+    (run,) = running(engine)
+    for cause in ["stopped", "died", *["stopped"] * 9]:
+        counts = "loss" if cause == "died" else "nothing"
+        witnessed = cause == "died"
+        ends = settle(engine, run, counts=counts, cause=cause, witnessed=witnessed, entry=entry(run, cause))
+        assert ends == "ready"
+        run = claim_one(engine)
+    assert "died" not in [line["cause"] for line in row(engine, run.id)["history"]]
+    assert lose(engine, run) == "dead"
+
+
+@alone
 def test_a_death_before_the_job_last_ended_by_itself_does_not_count(engine: Engine) -> None:
     (run,) = running(engine)
     lose(engine, run)

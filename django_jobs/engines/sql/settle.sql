@@ -15,14 +15,12 @@ WITH ended AS MATERIALIZED (
      ORDER BY id
        FOR UPDATE
 ), decided AS MATERIALIZED (
-    SELECT job.id, ended.token, ended.locked_by, ended.counts, ended.delay, ended.error, ended.entry,
+    SELECT job.id, ended.token, ended.locked_by, ended.counts, ended.delay, ended.witnessed, ended.error,
+           ended.entry,
            CASE WHEN job.cancel_reason IS NOT NULL THEN 'cancelled'
                 WHEN ended.counts = 'loss'
                  AND (job.losses + 1 >= %(max_uncounted)s
-                      OR (ended.witnessed AND job.losses > 0 AND (
-                            SELECT COALESCE(max(n) FILTER (WHERE line ->> 'cause' = 'died'), 0)
-                                   > COALESCE(max(n) FILTER (WHERE line ->> 'cause' <> ALL (%(streak)s::text[])), 0)
-                              FROM jsonb_array_elements(job.history) WITH ORDINALITY AS lines(line, n))))
+                      OR (ended.witnessed AND job.deaths > 0))
                 THEN 'dead' ELSE ended.status END AS status
       FROM django_jobs_job job
       JOIN ended ON ended.id = job.id
@@ -35,6 +33,8 @@ UPDATE django_jobs_job job
                           * CASE WHEN decided.counts = 'loss' THEN 2 ^ least(job.losses, 6) ELSE 1 END END,
        attempts = job.attempts + (decided.counts = 'attempt')::int,
        losses = CASE decided.counts WHEN 'loss' THEN job.losses + 1 WHEN 'nothing' THEN job.losses ELSE 0 END,
+       deaths = CASE decided.counts WHEN 'loss' THEN job.deaths + decided.witnessed::int
+                                    WHEN 'nothing' THEN job.deaths ELSE 0 END,
        last_error = CASE WHEN decided.counts = 'loss' AND job.losses + 1 >= %(max_uncounted)s
                          THEN format('Lost %%s times in a row, never seen to end. %%s', job.losses + 1, decided.error)
                          ELSE COALESCE(decided.error, job.last_error) END,
