@@ -123,7 +123,9 @@ class Life(RuleBasedStateMachine):
 
     def some_run(self, data: st.DataObject) -> Claimed:
         living = [run for run in self.runs if self.current(run.run)]
-        return data.draw(st.sampled_from(living * 3 + self.runs[-4:]), "run")
+        # Those that come back while their job runs again elsewhere.
+        late = [run for run in self.runs if run not in living and self.jobs[run.id].status == "running"]
+        return data.draw(st.sampled_from(living * 2 + late * 2 + self.runs[-4:]), "run")
 
     # Rules.
 
@@ -188,6 +190,16 @@ class Life(RuleBasedStateMachine):
                 self._return(claimed)
             elif how in ENDS:
                 self._end(claimed, how, later=False)
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), causes=st.lists(st.sampled_from([DIED, "database away", "raised"]), min_size=2, max_size=3))
+    def run_again_and_again(self, data: st.DataObject, causes: list[str]) -> None:
+        """One job is run several times in a row, and each run ends badly."""
+        job_id = self.some_job(data)
+        for cause in causes:
+            self.claim(20, tuple(FUNCTIONS), None, self.jobs[job_id].parked is not None)
+            for run in [run for run in self.runs if run.id == job_id and self.current(run.run)]:
+                self._end(run, cause, later=False)
 
     def _claim_parked(self, order: ClaimOrder) -> None:
         had = {
