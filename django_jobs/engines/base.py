@@ -274,6 +274,13 @@ class Engine(ABC):
         or whose row somebody else is writing."""
 
     @abstractmethod
+    def renew(self, run: Run, lease: float) -> bool:
+        """Extend the lease of a run that is about to start; return whether it was, and no person has cancelled the job.
+
+        Unlike `extend` it says no of a row that somebody else is writing: it may be another run's a moment later.
+        """
+
+    @abstractmethod
     def store_progress(self, reports: Sequence[tuple[Run, str]]) -> None: ...
 
     @abstractmethod

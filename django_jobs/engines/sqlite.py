@@ -152,6 +152,9 @@ class SQLiteEngine(SQLiteStoring):
                 extended.update((job_id, reason is not None) for job_id, reason in cursor.fetchall())
         return extended
 
+    def renew(self, run: Run, lease: float) -> bool:
+        return self.extend([run], lease).get(run.id) is False
+
     def store_progress(self, reports: Sequence[tuple[Run, str]]) -> None:
         with self._writing() as cursor:
             for run, report in reports:

@@ -163,7 +163,7 @@ class Executor:
     def _renewed(self, claimed: Claimed) -> bool:
         try:
             with guarded(self._engine.alias, answer_timeout(self._settings.lease)):
-                return bool(self._engine.extend([claimed.run], self._settings.lease))
+                return self._engine.renew(claimed.run, self._settings.lease)
         except (DatabaseError, InterfaceError):
             connections[self._engine.alias].close()
             return False
