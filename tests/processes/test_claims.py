@@ -112,10 +112,40 @@ def test_a_claim_that_is_started_late_is_not_when_its_job_was_cancelled(engine: 
     assert not Effect.objects.using(engine.alias).exists()
 
 
-def _run_late(worker: Worker, job: Claimed) -> str:
-    """Start a claim that has waited for a minute; return how its run ended."""
+@pytest.mark.parametrize(("expires_in", "end"), [(9.0, "released"), (11.0, "done"), (None, "done"), (0.0, "expired")])
+def test_a_claim_that_waited_is_not_started_after_its_time(engine: Engine, expires_in: float | None, end: str) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    leave_effect.enqueue("a")
+    (job,) = claim(engine, 1, f"{tables.child.incarnation}:1")
+    tables.seat([job])
+    assert _run_late(worker, job._replace(expires_in=expires_in), waited=10.0) == end
+    assert Effect.objects.using(engine.alias).exists() == (end == "done")
+
+
+def test_a_claim_whose_answer_came_late_is_as_old_as_when_it_was_sent(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Tables(engine).worker()
+    nothing.enqueue()
+    real, answered = engine.claim, 0.0
+
+    def claim_slowly(order: ClaimOrder) -> ClaimResult:
+        nonlocal answered
+        found = real(order)
+        answered = time.monotonic()
+        return found
+
+    monkeypatch.setattr(engine, "claim", claim_slowly)
+    worker._claimer.step()
+    (given,) = worker._executor.take_back()
+    assert given.at < answered
+
+
+def _run_late(worker: Worker, job: Claimed, waited: float = 60.0) -> str:
+    """Start a claim that has waited for so many seconds; return how its run ended."""
     runner = Runner(worker._engine, worker._plan.settings, "host:1")
-    ended = worker._executor._run(runner, Assigned(0, job, time.monotonic() - 60), 0)
+    ended = worker._executor._run(runner, Assigned(0, job, time.monotonic() - waited), 0)
     return str(getattr(ended.outcome, "cause", "done"))
 
 

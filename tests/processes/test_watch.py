@@ -41,7 +41,7 @@ def run(
     job_type = JobType(**{**fields, "name": "test", "function": function, **options})
     monkeypatch.setattr(registry, "_types", {"test": job_type})
     payload = json.dumps({"args": [], "kwargs": {}})
-    job = Claimed(1, 1, "inc:1", "test", payload, 0, 8, None, 0.5, None, False)
+    job = Claimed(1, 1, "inc:1", "test", payload, 0, 8, None, 0.5, None)
     return Runner(engine, SETTINGS, "host:1").run(job, None, watch)  # type: ignore[arg-type]
 
 
