@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -11,6 +12,32 @@ from django_jobs import log
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 3.0
+
+
+# A connection that breaks so long after another that broke is the first again.
+BREAKS_SECONDS = 10.0
+
+
+class Breaks:
+    """How long to wait when a connection broke and the database answers: the first time not at all, and then ever longer.
+
+    Some break for ever: a session that cannot be set up, or a statement that ends its server process.
+    """
+
+    def __init__(self, lease: float) -> None:
+        self._longest = min(LONGEST_PAUSE, lease / 3)
+        self._pause = 0.0
+        self._last = -math.inf
+
+    def pause(self) -> float:
+        """Note a break; return the seconds to wait before the next try."""
+        now = time.monotonic()
+        if now - self._last >= BREAKS_SECONDS:
+            self._pause = 0.0
+        else:
+            self._pause = min(max(self._pause * 2, FIRST_PAUSE), self._longest)
+        self._last = now
+        return random.uniform(self._pause / 2, self._pause)
 
 
 class Outage:

@@ -15,7 +15,7 @@ from django.db.backends.signals import connection_created
 from django_jobs.workers import connections as ours
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.fitness import Fitness
-from django_jobs.workers.outage import LONGEST_PAUSE, Outage
+from django_jobs.workers.outage import LONGEST_PAUSE, Breaks, Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.seats import SEATS, Phase, Region, Seat, SeatMap, State
 
@@ -104,6 +104,17 @@ def test_an_outage_is_said_once_a_change_whoever_notices(said: list[str]) -> Non
     outage.failed(OSError())
     outage.over()
     assert (said, outage.lasts) == (["away", "away", "back"], False)
+
+
+def test_a_connection_that_breaks_again_and_again_is_tried_ever_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("django_jobs.workers.outage.time.monotonic", lambda: now)
+    breaks = Breaks(30.0)
+    pauses = [breaks.pause() for _ in range(12)]
+    assert (pauses[0], pauses[1] <= 0.1, sum(pauses[:4]) < 1) == (0.0, True, True)
+    assert all(LONGEST_PAUSE / 2 <= pause <= LONGEST_PAUSE for pause in pauses[8:])
+    now += 10
+    assert breaks.pause() == 0.0
 
 
 @pytest.fixture
