@@ -184,6 +184,7 @@ class Worker:
     def _after_error(self, error: Exception) -> float:
         self._region.tick_claims()
         self._bided = 0
+        self._claimer.full = False  # else jobs that end would cut the pause short, again and again
         with self._guarded():
             usable = still_works(self._engine.alias, self._raw)
         self._engine.connection.close()

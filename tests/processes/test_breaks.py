@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
 from django_jobs import log
 from django_jobs.engines.base import Engine
@@ -79,3 +80,13 @@ def test_a_session_that_cannot_be_set_up_is_tried_slowly_and_said_once_in_five_s
         assert [len(said), "nobody_here" in said[0]] == [1, True]
         del connections.settings[engine.alias]["OPTIONS"]["assume_role"]
         wait_for(well, 5.0, "it works when it can")
+
+
+def test_a_worker_that_was_full_keeps_the_pause_after_an_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Tables(engine).worker()
+    worker._claimer.full = True  # and what it had in hand has ended since
+    monkeypatch.setattr(engine, "probe", lambda timeout: False)
+    worker._after_error(OperationalError("the database is away"))
+    begun = time.monotonic()
+    worker._wait(0.2)
+    assert time.monotonic() - begun >= 0.2
