@@ -49,12 +49,13 @@ class Outage:
         self._longest = min(LONGEST_PAUSE, lease / 3)
         self._lock = threading.Lock()
         self._since = 0.0
-        # The threads that cannot reach it, each with its last pause. It is back when all of them have reached it.
-        self._pauses: dict[int, float] = {}
+        # The threads that cannot reach it, each with its last pause. It is back when all of them have reached it. By their
+        # names: one that ended in an outage is started anew.
+        self._pauses: dict[str, float] = {}
 
     def failed(self, error: BaseException) -> float:
         """Note that this thread could not reach it; return the seconds to wait before its next try."""
-        thread = threading.get_ident()
+        thread = threading.current_thread().name
         with self._lock:
             if not self._pauses:
                 self._since = time.monotonic()
@@ -78,7 +79,7 @@ class Outage:
         if not self._pauses:
             return
         with self._lock:
-            if self._pauses.pop(threading.get_ident(), None) is not None and not self._pauses:
+            if self._pauses.pop(threading.current_thread().name, None) is not None and not self._pauses:
                 log.database_back(self._process, time.monotonic() - self._since)
 
     @property

@@ -99,11 +99,30 @@ def test_an_outage_is_said_once_a_change_whoever_notices(said: list[str]) -> Non
     said.remove("away")
     outage.over()
     assert (said, outage.lasts) == (["away"], True)  # the other thread cannot reach it yet
-    assert other.ident is not None
-    outage._pauses.pop(other.ident)
+    outage._pauses.pop(other.name)
     outage.failed(OSError())
     outage.over()
     assert (said, outage.lasts) == (["away", "away", "back"], False)
+
+
+def test_a_thread_that_ended_in_an_outage_and_was_started_anew_ends_it(said: list[str]) -> None:
+    outage = Outage("supervisor", 30.0)
+    failed, end = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        outage.failed(OSError())
+        failed.set()
+        end.wait(10)  # else the next thread may have its number
+
+    first = threading.Thread(target=fail, name="heart")
+    first.start()
+    assert failed.wait(10)
+    second = threading.Thread(target=outage.over, name="heart")
+    second.start()
+    second.join()
+    end.set()
+    first.join()
+    assert (said, outage.lasts) == (["away", "back"], False)
 
 
 def test_a_connection_that_breaks_again_and_again_is_tried_ever_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
