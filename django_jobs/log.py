@@ -206,11 +206,17 @@ def types_parked(number: int) -> None:
 
 
 def loop_failed(name: str) -> None:
+    if _is_to_be_said(name):
+        _say(logging.ERROR, "%s failed; it goes on", name, exc_info=True)
+
+
+def _is_to_be_said(failure: str) -> bool:
     # What fails again and again, as with a table that somebody locked, is not said each time.
     now = time.monotonic()
-    if now - _failures_said.get(name, -FAILURE_SECONDS) >= FAILURE_SECONDS:
-        _failures_said[name] = now
-        _say(logging.ERROR, "%s failed; it goes on", name, exc_info=True)
+    if now - _failures_said.get(failure, -FAILURE_SECONDS) < FAILURE_SECONDS:
+        return False
+    _failures_said[failure] = now
+    return True
 
 
 def unsupervised(pid: int, seconds: float) -> None:
@@ -223,6 +229,6 @@ def unsupervised(pid: int, seconds: float) -> None:
 
 
 def connection_broke(process: str, error: BaseException) -> None:
-    _say(
-        logging.WARNING, "%s: the connection broke and is made anew: %s", process, str(error).strip().replace("\n", " ")
-    )
+    if _is_to_be_said(f"{process}: connection"):
+        said = str(error).strip().replace("\n", " ")
+        _say(logging.WARNING, "%s: the connection broke and is made anew: %s", process, said)

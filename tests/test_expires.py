@@ -84,6 +84,17 @@ def test_a_claim_tells_what_is_expired(engine: Engine) -> None:
 
 
 @alone
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_claim_tells_what_is_left_by_the_databases_clock(engine: Engine, parked: bool) -> None:
+    nothing.using(expires=3600).enqueue()
+    if parked:
+        engine.claim(order(types=()))
+    (claimed,) = engine.claim_parked(order()).jobs if parked else claim(engine)
+    assert claimed.expires_in is not None
+    assert 3590 < claimed.expires_in <= 3600
+
+
+@alone
 def test_a_parked_job_is_claimed_as_expired(engine: Engine) -> None:
     expired()
     engine.claim(order(types=()))

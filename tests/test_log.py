@@ -8,7 +8,7 @@ from django_jobs import log
 from django_jobs.engines.base import Claimed
 
 pytestmark = pytest.mark.fast
-JOB = Claimed(7, 2, "w:1", "shop.receipt", "{}", 1, 8, None, None, None, False)
+JOB = Claimed(7, 2, "w:1", "shop.receipt", "{}", 1, 8, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ class Run(NamedTuple):
 class Claimed(NamedTuple):
     """A claimed job as the worker needs it. `payload` is JSON text, `timeout` seconds.
 
-    `idempotency_key` is None unless it stands for this job for ever; an `expired` one is to be cancelled, not run.
+    `idempotency_key` is None unless it stands for this job for ever. `expires_in`: the seconds that were left to start it
+    when it was claimed; an `expired` one is to be cancelled, not run.
     """
 
     id: int
@@ -72,11 +73,15 @@ class Claimed(NamedTuple):
     idempotency_key: str | None
     timeout: float | None
     slot: datetime | None
-    expired: bool = False
+    expires_in: float | None = None
 
     @property
     def run(self) -> Run:
         return Run(self.id, self.token, self.locked_by)
+
+    @property
+    def expired(self) -> bool:
+        return self.expires_in is not None and self.expires_in <= 0
 
 
 class ClaimResult(NamedTuple):
@@ -258,6 +263,13 @@ class Engine(ABC):
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
         """Extend leases, also expired ones; return whether a person has cancelled the job, for each id whose fence held
         or whose row somebody else is writing."""
+
+    @abstractmethod
+    def renew(self, run: Run, lease: float) -> bool:
+        """Extend the lease of a run that is about to start; return whether it was, and no person has cancelled the job.
+
+        Unlike `extend` it says no of a row that somebody else is writing: it may be another run's a moment later.
+        """
 
     @abstractmethod
     def store_progress(self, reports: Sequence[tuple[Run, str]]) -> None: ...

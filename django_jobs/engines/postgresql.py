@@ -130,10 +130,15 @@ class PostgreSQLEngine(PostgreSQLStoring):
             return {job_id for job_id, ended in cursor.fetchall() if ended}
 
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
-        fences = _fences(sorted(runs))
-        extended: dict[int, bool] = dict(self._rows("extend", {**fences, "lease": lease}))
+        extended = self._extended(sorted(runs), lease)
         missing = [run for run in runs if run.id not in extended]
         return extended | dict.fromkeys(self._still_held(missing), False) if missing else extended
+
+    def renew(self, run: Run, lease: float) -> bool:
+        return self._extended([run], lease).get(run.id) is False
+
+    def _extended(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
+        return dict(self._rows("extend", {**_fences(runs), "lease": lease}))
 
     def _still_held(self, runs: Sequence[Run]) -> set[int]:
         with self.connection.cursor() as cursor:

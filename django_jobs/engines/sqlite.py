@@ -27,7 +27,8 @@ from django_jobs.engines.sqlite_storing import SQLiteStoring
 _CLAIMED = (
     "id, token, type, payload, attempts, max_attempts, "
     "CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot, "
-    f"COALESCE(expires_at <= {NOW}, 0)"
+    # In whole milliseconds, as its clock has them.
+    "round((julianday(expires_at) - julianday('now')) * 86400.0, 3)"
 )
 _KEPT_KEY = "idempotency_key = CASE WHEN key_holds = 'window' THEN idempotency_key END"
 
@@ -149,6 +150,9 @@ class SQLiteEngine(SQLiteStoring):
                 extended.update((job_id, reason is not None) for job_id, reason in cursor.fetchall())
         return extended
 
+    def renew(self, run: Run, lease: float) -> bool:
+        return self.extend([run], lease).get(run.id) is False
+
     def store_progress(self, reports: Sequence[tuple[Run, str]]) -> None:
         with self._writing() as cursor:
             for run, report in reports:
@@ -210,7 +214,7 @@ def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
             "idempotency_key = CASE WHEN key_holds = 'waiting' THEN NULL ELSE idempotency_key END WHERE id = %s",
             [order.locked_by, order.lease, row[0]],
         )
-    return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], read(row[8]), bool(row[9])]) for row in rows]
+    return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], read(row[8]), row[9]]) for row in rows]
 
 
 def _paused_types(cursor: Any) -> set[str]:

@@ -66,6 +66,7 @@ class Claimer:
         # How many jobs this process has claimed in its life.
         self.claimed = 0
         self.full = False
+        self._sent_at = 0.0
         self.given_at = 0.0
         # Grows, by another thread, when what ended may have left something to do.
         self.news = 0
@@ -142,6 +143,7 @@ class Claimer:
             queues=self._plan.queues,
             types=self._plan.types,
         )
+        self._sent_at = time.monotonic()
         try:
             return self._engine.claim_parked(order) if parked else self._engine.claim(order)
         except (DatabaseError, InterfaceError):
@@ -155,12 +157,11 @@ class Claimer:
         if result.jobs:
             self.claimed += len(result.jobs)
             self._region.set_phase(Phase.BUSY)
-            at = time.monotonic()
-            assigned = [Assigned(self._free.popleft(), claimed, at) for claimed in result.jobs]
+            assigned = [Assigned(self._free.popleft(), claimed, self._sent_at) for claimed in result.jobs]
             for item in assigned:
                 self._region.take(item.seat, item.claimed.id, item.claimed.token, self._number)
             self._recent_types = {claimed.type for claimed in result.jobs}
-            self.given_at = at
+            self.given_at = time.monotonic()
             for item in assigned[:wanted]:
                 self._executor.give(item)
             for item in assigned[wanted:]:

@@ -31,6 +31,8 @@ STALE_SECONDS = 5.0
 
 
 class Assigned(NamedTuple):
+    """A claim and its seat; `at` is when it was sent, at which the database cannot have made it yet."""
+
     seat: int
     claimed: Claimed
     at: float
@@ -130,6 +132,9 @@ class Executor:
             return Ended(seat, claimed, released(claimed.run), 0.0)
         if claimed.expired:
             return Ended(seat, claimed, self._expired(claimed), 0.0)
+        if claimed.expires_in is not None and started - at >= claimed.expires_in:
+            # Perhaps it is expired by now: whoever claims it next is told by the database's clock.
+            return Ended(seat, claimed, released(claimed.run), 0.0)
         watch = Watch(deadline, self._patience, lambda: self._is_stopped(seat, claimed), self._watcher.ring)
         self._watcher.begin(index, watch)
         try:
@@ -163,7 +168,7 @@ class Executor:
     def _renewed(self, claimed: Claimed) -> bool:
         try:
             with guarded(self._engine.alias, answer_timeout(self._settings.lease)):
-                return bool(self._engine.extend([claimed.run], self._settings.lease))
+                return self._engine.renew(claimed.run, self._settings.lease)
         except (DatabaseError, InterfaceError):
             connections[self._engine.alias].close()
             return False

@@ -23,7 +23,7 @@ from django_jobs.queue import rescue
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
-from django_jobs.workers.outage import Outage
+from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
 from django_jobs.workers.watchdog import guarded, watchdog
@@ -55,6 +55,7 @@ class Heart:
         self._pulse = pulse
         self._rescuer = rescuer
         self._outage = Outage("supervisor", plan.settings.lease)
+        self._breaks = Breaks(plan.settings.lease)
         self._fitness = Fitness(plan.settings.lease, plan.settings.heartbeat)
         self._beating = _Duty("Sending heartbeats", self._beat)
         self._rescuing = _Duty("Taking back the jobs of dead worker processes", self._rescue)
@@ -179,7 +180,7 @@ class Heart:
             return self._settings.heartbeat / 3
         self._engine.connection.close()
         self._fitness.broken()
-        return 0.0
+        return self._breaks.pause()
 
     def _probe(self) -> bool:
         return self._engine.probe(timeout=connect_timeout(self._settings.lease))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -13,6 +14,32 @@ FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 3.0
 
 
+# A connection that breaks so long after another that broke is the first again.
+BREAKS_SECONDS = 10.0
+
+
+class Breaks:
+    """How long to wait when a connection broke and the database answers: the first time not at all, and then ever longer.
+
+    Some break for ever: a session that cannot be set up, or a statement that ends its server process.
+    """
+
+    def __init__(self, lease: float) -> None:
+        self._longest = min(LONGEST_PAUSE, lease / 3)
+        self._pause = 0.0
+        self._last = -math.inf
+
+    def pause(self) -> float:
+        """Note a break; return the seconds to wait before the next try."""
+        now = time.monotonic()
+        if now - self._last >= BREAKS_SECONDS:
+            self._pause = 0.0
+        else:
+            self._pause = min(max(self._pause * 2, FIRST_PAUSE), self._longest)
+        self._last = now
+        return random.uniform(self._pause / 2, self._pause)
+
+
 class Outage:
     """Whether the threads of this process can reach the jobs' database: logged once a change, however many notice."""
 
@@ -22,12 +49,13 @@ class Outage:
         self._longest = min(LONGEST_PAUSE, lease / 3)
         self._lock = threading.Lock()
         self._since = 0.0
-        # The threads that cannot reach it, each with its last pause. It is back when all of them have reached it.
-        self._pauses: dict[int, float] = {}
+        # The threads that cannot reach it, each with its last pause. It is back when all of them have reached it. By their
+        # names: one that ended in an outage is started anew.
+        self._pauses: dict[str, float] = {}
 
     def failed(self, error: BaseException) -> float:
         """Note that this thread could not reach it; return the seconds to wait before its next try."""
-        thread = threading.get_ident()
+        thread = threading.current_thread().name
         with self._lock:
             if not self._pauses:
                 self._since = time.monotonic()
@@ -51,7 +79,7 @@ class Outage:
         if not self._pauses:
             return
         with self._lock:
-            if self._pauses.pop(threading.get_ident(), None) is not None and not self._pauses:
+            if self._pauses.pop(threading.current_thread().name, None) is not None and not self._pauses:
                 log.database_back(self._process, time.monotonic() - self._since)
 
     @property

@@ -13,6 +13,7 @@ _set_async_exception = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py
     ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
 )
 _NOTHING = ctypes.py_object()
+_NOT_RETURNED = object()
 
 
 class PinnedCall:
@@ -31,7 +32,7 @@ class PinnedCall:
         self._thread = threading.get_ident()
         self._inside = False
         self._raised = False
-        self.value: Any = None
+        self.value: Any = _NOT_RETURNED
         self.error: BaseException | None = None
 
     def make(self, function: Callable[[], Any]) -> None:
@@ -45,7 +46,7 @@ class PinnedCall:
             self._leave()
         except DeadlinePassed as late:
             self._leave()
-            if self.value is None and self.error is None:
+            if self.value is _NOT_RETURNED and self.error is None:
                 # It came when the call had ended by another error that was not kept yet.
                 self.error = late.__context__ or late
 

@@ -55,6 +55,7 @@ LOSS_PAUSE = 5.0
 # Within it, a process whose database was away has asked again: see Outage.
 JUST_NOW_SECONDS = 3.0
 IDLE_BEFORE_CHECK = 5.0
+QUERY_CANCELED = "57014"
 # What an unreachable database or, by the last, one that cannot be written makes of a handler's statement.
 _DOUBTFUL = (OperationalError, InterfaceError, InternalError)
 
@@ -151,6 +152,8 @@ class Runner:
             return released(claimed.run)._replace(cause=STOPPED, entry=line)
         if not watch.passed:
             return self._raised(claimed, job_type, error, started)
+        if any(_may_be_outage(link) for link in _chain(error)) and self._was_away():
+            return self._settled(claimed, "ready", "loss", DATABASE_AWAY, error, started, delay=LOSS_PAUSE)
         if isinstance(error, job_type.fail_on):
             return self._settled(claimed, "failed", "end", "failed", error, started)
         return self._attempt(claimed, job_type, error, started, None, DEADLINE)
@@ -265,6 +268,13 @@ def _is_final(job_type: JobType, error: BaseException) -> bool:
     if isinstance(error, job_type.fail_on):
         return True
     return job_type.retry_on is not None and not isinstance(error, job_type.retry_on)
+
+
+def _may_be_outage(error: BaseException) -> bool:
+    """Tell whether an error may come from an unreachable database, and is not a statement that was cancelled."""
+    if not isinstance(error, _DOUBTFUL):
+        return False
+    return getattr(error.__cause__, "sqlstate", None) != QUERY_CANCELED and str(error) != "interrupted"  # SQLite
 
 
 def _chain(error: BaseException, hidden: bool = True) -> Iterator[BaseException]:

@@ -22,7 +22,7 @@ from django_jobs.workers.ended import Ended
 from django_jobs.workers.executor import Assigned, Executor
 from django_jobs.workers.failure import can_open_files
 from django_jobs.workers.limits import Limits
-from django_jobs.workers.outage import Outage
+from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan as Plan
 from django_jobs.workers.seats import SEATS, Phase, SeatMap
@@ -52,6 +52,7 @@ class Worker:
         self._statement_timeout = statement_timeout(settings.lease)
         self._probe_timeout = connect_timeout(settings.lease)
         self._outage = Outage(f"worker {os.getpid()}", settings.lease)
+        self._breaks = Breaks(settings.lease)
         self._free: deque[int] = deque(range(SEATS))
         self._writer = Writer(
             engine,
@@ -183,6 +184,7 @@ class Worker:
     def _after_error(self, error: Exception) -> float:
         self._region.tick_claims()
         self._bided = 0
+        self._claimer.full = False  # else jobs that end would cut the pause short, again and again
         with self._guarded():
             usable = still_works(self._engine.alias, self._raw)
         self._engine.connection.close()
@@ -197,7 +199,7 @@ class Worker:
             log.loop_failed("Claiming jobs")
         else:
             log.connection_broke(f"worker {os.getpid()}", error)
-        return LONGEST_WAIT if usable else 0.0
+        return LONGEST_WAIT if usable else self._breaks.pause()
 
     def _give_back_what_waits(self) -> None:
         if self._executor.waiting and time.monotonic() - self._claimer.given_at > WAITED_SECONDS:

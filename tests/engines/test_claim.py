@@ -117,7 +117,7 @@ def test_a_claim_writes_a_lease_and_returns_what_the_worker_needs(engine: Engine
     before, start = row(engine, made.pk), clock(engine)
     (claimed,) = claim(engine, 1, lease=40)
     end = clock(engine)
-    assert claimed._replace(payload="") == Claimed(made.pk, 1, WORKER, nothing.name, "", 1, 3, "k", 7.0, T0, False)
+    assert claimed._replace(payload="") == Claimed(made.pk, 1, WORKER, nothing.name, "", 1, 3, "k", 7.0, T0)
     assert claimed.payload.replace(" ", "") == '{"args":[5],"kwargs":{}}'
     after = row(engine, made.pk)
     started = after["last_started_at"]

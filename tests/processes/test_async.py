@@ -48,7 +48,7 @@ def run(engine: Engine, monkeypatch: pytest.MonkeyPatch, function: Any, **option
     job_type = JobType(**{**fields, "name": "test", "function": function, **options})
     monkeypatch.setattr(registry, "_types", {"test": job_type})
     payload = json.dumps({"args": [], "kwargs": {}})
-    job = Claimed(1, 1, "inc:1", "test", payload, 0, 8, None, None, None, False)
+    job = Claimed(1, 1, "inc:1", "test", payload, 0, 8, None, None, None)
     return Runner(engine, SETTINGS, "host:1").run(job, None)  # type: ignore[arg-type]
 
 

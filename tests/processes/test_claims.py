@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connections
 
-from django_jobs.engines.base import ClaimOrder, ClaimResult, Engine
+from django_jobs.engines.base import Claimed, ClaimOrder, ClaimResult, Engine
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers import claims
@@ -19,8 +19,9 @@ from django_jobs.workers.seats import Phase
 from django_jobs.workers.worker import Worker
 from tests.app.jobs import leave_effect, nothing
 from tests.app.models import Effect
-from tests.processes.common import with_tables
+from tests.processes.common import on_postgresql, with_tables
 from tests.processes.parts import Tables, claim, claimed, states
+from tests.threads import Session
 
 pytestmark = with_tables
 
@@ -79,12 +80,73 @@ def test_a_claim_that_is_started_late_is_renewed_first(engine: Engine, taken: bo
     if taken:
         Job.objects.using(engine.alias).update(status="ready", locked_by=None, locked_until=None)
         claim(engine, 1, "other:1")
-    ended = worker._executor._run(
-        Runner(engine, tables.plan.settings, "host:1"), Assigned(0, job, time.monotonic() - 60), 0
-    )
-    assert (getattr(ended.outcome, "cause", "done"), Effect.objects.using(engine.alias).count()) == (
+    assert (_run_late(worker, job), Effect.objects.using(engine.alias).count()) == (
         ("released", 0) if taken else ("done", 1)
     )
+
+
+@on_postgresql
+def test_a_claim_that_is_started_late_is_not_when_somebody_is_just_writing_its_row(
+    engine: Engine, other: Session
+) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    leave_effect.enqueue("a")
+    (job,) = claim(engine, 1, f"{tables.child.incarnation}:1")
+    tables.seat([job])
+    other.begin()
+    other.sql("UPDATE django_jobs_job SET status = 'ready', locked_by = NULL, locked_until = NULL")
+    assert _run_late(worker, job) == "released"
+    other.commit()
+    assert not Effect.objects.using(engine.alias).exists()
+
+
+def test_a_claim_that_is_started_late_is_not_when_its_job_was_cancelled(engine: Engine) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    made = leave_effect.enqueue("a")
+    (job,) = claim(engine, 1, f"{tables.child.incarnation}:1")
+    tables.seat([job])
+    made.cancel()
+    assert _run_late(worker, job) == "released"
+    assert not Effect.objects.using(engine.alias).exists()
+
+
+@pytest.mark.parametrize(("expires_in", "end"), [(9.0, "released"), (11.0, "done"), (None, "done"), (0.0, "expired")])
+def test_a_claim_that_waited_is_not_started_after_its_time(engine: Engine, expires_in: float | None, end: str) -> None:
+    tables = Tables(engine)
+    worker = tables.worker()
+    leave_effect.enqueue("a")
+    (job,) = claim(engine, 1, f"{tables.child.incarnation}:1")
+    tables.seat([job])
+    assert _run_late(worker, job._replace(expires_in=expires_in), waited=10.0) == end
+    assert Effect.objects.using(engine.alias).exists() == (end == "done")
+
+
+def test_a_claim_whose_answer_came_late_is_as_old_as_when_it_was_sent(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Tables(engine).worker()
+    nothing.enqueue()
+    real, answered = engine.claim, 0.0
+
+    def claim_slowly(order: ClaimOrder) -> ClaimResult:
+        nonlocal answered
+        found = real(order)
+        answered = time.monotonic()
+        return found
+
+    monkeypatch.setattr(engine, "claim", claim_slowly)
+    worker._claimer.step()
+    (given,) = worker._executor.take_back()
+    assert given.at < answered
+
+
+def _run_late(worker: Worker, job: Claimed, waited: float = 60.0) -> str:
+    """Start a claim that has waited for so many seconds; return how its run ended."""
+    runner = Runner(worker._engine, worker._plan.settings, "host:1")
+    ended = worker._executor._run(runner, Assigned(0, job, time.monotonic() - waited), 0)
+    return str(getattr(ended.outcome, "cause", "done"))
 
 
 def test_the_row_of_a_living_child_that_others_deleted_is_made_again(engine: Engine) -> None:

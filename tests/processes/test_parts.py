@@ -9,7 +9,7 @@ pytestmark = pytest.mark.fast
 
 
 def ended(number: int, outcome: Done | Settlement) -> Ended:
-    claimed = Claimed(number, 1, "w:1", "t", "{}", 0, 8, None, None, None, False)
+    claimed = Claimed(number, 1, "w:1", "t", "{}", 0, 8, None, None, None)
     return Ended(number, claimed, outcome, 0.0)
 
 

@@ -217,3 +217,22 @@ def test_how_a_call_ended_is_kept_although_it_is_interrupted_in_its_last_moment(
     call = Late()
     call.make(lambda: spin_and_raise(1))
     assert isinstance(call.error, Retry)
+
+
+class LateLeaving(PinnedCall):
+    """Is interrupted when it has returned, and before it is left."""
+
+    tries = 0
+
+    def _leave(self) -> None:
+        self.tries += 1
+        if self.tries == 1:
+            raise DeadlinePassed
+        super()._leave()
+
+
+@pytest.mark.parametrize("value", [None, 5])
+def test_a_call_that_returned_before_it_was_interrupted_has_returned(value: int | None) -> None:
+    call = LateLeaving()
+    call.make(lambda: value)
+    assert (call.tries, call.error, call.value) == (2, None, value)

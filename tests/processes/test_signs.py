@@ -15,7 +15,7 @@ from django.db.backends.signals import connection_created
 from django_jobs.workers import connections as ours
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.fitness import Fitness
-from django_jobs.workers.outage import LONGEST_PAUSE, Outage
+from django_jobs.workers.outage import LONGEST_PAUSE, Breaks, Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.seats import SEATS, Phase, Region, Seat, SeatMap, State
 
@@ -99,11 +99,41 @@ def test_an_outage_is_said_once_a_change_whoever_notices(said: list[str]) -> Non
     said.remove("away")
     outage.over()
     assert (said, outage.lasts) == (["away"], True)  # the other thread cannot reach it yet
-    assert other.ident is not None
-    outage._pauses.pop(other.ident)
+    outage._pauses.pop(other.name)
     outage.failed(OSError())
     outage.over()
     assert (said, outage.lasts) == (["away", "away", "back"], False)
+
+
+def test_a_thread_that_ended_in_an_outage_and_was_started_anew_ends_it(said: list[str]) -> None:
+    outage = Outage("supervisor", 30.0)
+    failed, end = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        outage.failed(OSError())
+        failed.set()
+        end.wait(10)  # else the next thread may have its number
+
+    first = threading.Thread(target=fail, name="heart")
+    first.start()
+    assert failed.wait(10)
+    second = threading.Thread(target=outage.over, name="heart")
+    second.start()
+    second.join()
+    end.set()
+    first.join()
+    assert (said, outage.lasts) == (["away", "back"], False)
+
+
+def test_a_connection_that_breaks_again_and_again_is_tried_ever_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("django_jobs.workers.outage.time.monotonic", lambda: now)
+    breaks = Breaks(30.0)
+    pauses = [breaks.pause() for _ in range(12)]
+    assert (pauses[0], pauses[1] <= 0.1, sum(pauses[:4]) < 1) == (0.0, True, True)
+    assert all(LONGEST_PAUSE / 2 <= pause <= LONGEST_PAUSE for pause in pauses[8:])
+    now += 10
+    assert breaks.pause() == 0.0
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def run(
     job_type = JobType(**{**fields, "name": "test", "function": function, **options})
     monkeypatch.setattr(registry, "_types", {"test": job_type})
     payload = json.dumps({"args": [], "kwargs": {}})
-    job = Claimed(1, 1, "inc:1", "test", payload, 0, 8, None, 0.5, None, False)
+    job = Claimed(1, 1, "inc:1", "test", payload, 0, 8, None, 0.5, None)
     return Runner(engine, SETTINGS, "host:1").run(job, None, watch)  # type: ignore[arg-type]
 
 
@@ -63,7 +63,7 @@ def end(outcome: Done | Settlement) -> tuple[str, str, str]:
     [
         (KeyError("k"), ("ready", "attempt", "deadline"), ("failed", "end", "failed")),
         (OSError("o"), ("ready", "attempt", "deadline"), ("ready", "attempt", "raised")),
-        (OperationalError("away"), ("ready", "attempt", "deadline"), ("ready", "loss", "database away")),
+        (OperationalError("away"), ("ready", "loss", "database away"), ("ready", "loss", "database away")),
         (SystemExit(), ("ready", "attempt", "deadline"), ("failed", "end", "failed")),
         (ValueError("v"), ("failed", "end", "failed"), ("failed", "end", "failed")),
         (Retry(5), ("ready", "attempt", "retry"), ("ready", "attempt", "retry")),
@@ -90,6 +90,16 @@ def test_an_error_after_the_deadline_is_an_attempt_whatever_retry_on_says(
         assert str(outcome.error).startswith("The run passed its deadline of 0.5 s: Traceback")
         said = json.loads(str(outcome.entry))["error"]
         assert type(error).__name__ in said.removeprefix("The run passed its deadline of 0.5 s: ")
+
+
+@pytest.mark.parametrize("error", [KeyError(), OperationalError("locked"), OperationalError("interrupted")])
+def test_an_error_after_the_deadline_is_an_attempt_while_the_database_answers(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(engine, "probe", lambda timeout: not asked.append(timeout))  # type: ignore[func-returns-value]
+    assert end(run(engine, monkeypatch, raises(error), Watch(time.monotonic()))) == ("ready", "attempt", "deadline")
+    assert len(asked) == (str(error) == "locked")
 
 
 def test_a_plain_return_after_the_deadline_is_taken_at_its_word(

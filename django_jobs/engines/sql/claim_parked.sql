@@ -62,4 +62,4 @@ UPDATE django_jobs_job
  WHERE id = ANY (ARRAY(SELECT id FROM picked))
 RETURNING priority, run_at, parked, id, token, type, payload::text, attempts, max_attempts,
           CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot,
-          COALESCE(expires_at <= statement_timestamp(), false)
+          extract(epoch FROM expires_at - statement_timestamp())::float8

@@ -1,0 +1,92 @@
+"""Connections that break for ever while the database answers: tried again and again, slowly and quietly."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connections
+
+from django_jobs import log
+from django_jobs.engines.base import Engine
+from django_jobs.workers.heart import Heart
+from tests.harness import wait_for
+from tests.processes.common import on_postgresql, wait_seconds, with_tables
+from tests.processes.parts import Tables
+
+pytestmark = with_tables
+
+
+@pytest.fixture
+def tries(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what grows with each try to set up a session, under a role that there is not."""
+    found: list[str] = []
+    real = engine.prepare
+
+    def prepare(statement_timeout: float) -> None:
+        found.append("try")
+        real(statement_timeout)
+
+    monkeypatch.setattr(engine, "prepare", prepare)
+    monkeypatch.setattr(log, "_failures_said", {})
+    options = {**connections.settings[engine.alias]["OPTIONS"], "assume_role": "nobody_here"}
+    monkeypatch.setitem(connections.settings[engine.alias], "OPTIONS", options)
+    return found
+
+
+@contextmanager
+def registering(tables: Tables) -> Iterator[Callable[[], bool]]:
+    worker = tables.worker()
+    registered = threading.Event()
+
+    def register() -> None:
+        worker._register()
+        connections.close_all()
+        registered.set()
+
+    thread = threading.Thread(target=register)
+    thread.start()
+    try:
+        yield registered.is_set
+    finally:
+        tables.region.ask_to_stop()
+        thread.join(10)
+
+
+@contextmanager
+def beating(tables: Tables) -> Iterator[Callable[[], bool]]:
+    heart = Heart(tables.engine, tables.plan, tables.pulse, tables.rescuer)
+    heart.start()
+    try:
+        yield heart.ready.is_set
+    finally:
+        assert heart.end(10)
+
+
+@on_postgresql
+@pytest.mark.parametrize("working", [registering, beating])
+def test_a_session_that_cannot_be_set_up_is_tried_slowly_and_said_once_in_five_seconds(
+    engine: Engine, tries: list[str], working: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with working(Tables(engine)) as well:
+        wait_for(lambda: len(tries) >= 2, 5.0, "the first break costs no pause")
+        wait_seconds(2.0)
+        assert len(tries) < 12
+        said = [record.message for record in caplog.records if "the connection broke" in record.message]
+        assert [len(said), "nobody_here" in said[0]] == [1, True]
+        del connections.settings[engine.alias]["OPTIONS"]["assume_role"]
+        wait_for(well, 5.0, "it works when it can")
+
+
+def test_a_worker_that_was_full_keeps_the_pause_after_an_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Tables(engine).worker()
+    worker._claimer.full = True  # and what it had in hand has ended since
+    monkeypatch.setattr(engine, "probe", lambda timeout: False)
+    worker._after_error(OperationalError("the database is away"))
+    begun = time.monotonic()
+    worker._wait(0.2)
+    assert time.monotonic() - begun >= 0.2
