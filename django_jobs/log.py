@@ -102,7 +102,7 @@ def stopping(signal_name: str, grace: float) -> None:
 
 
 def grace_over(runs: int) -> None:
-    _say(logging.WARNING, "The grace is over: %d runs are cut and go back, uncounted", runs)
+    _say(logging.WARNING, "The grace is over: %d runs are cut and go back, uncounted unless they are late", runs)
 
 
 def stopped(code: int) -> None:

@@ -143,6 +143,7 @@ DATABASE_AWAY = "database away"
 CONNECTION_BROKE = "connection broke"
 STOPPED = "stopped"
 WORKER_FAILED = "worker failed"
+OUTCOME_LOST = "outcome lost"
 # No ends of runs, but what people did and what time did.
 REQUEUED = "requeued"
 DEADLINE = "deadline"

@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from django_jobs import log, registry
 from django_jobs.backoff import Backoff
-from django_jobs.engines.base import DEADLINE, LEASE_RAN_OUT, STOPPED, Engine, Run, Settlement, released
+from django_jobs.engines.base import DEADLINE, LEASE_RAN_OUT, Engine, Run, Settlement, released
 from django_jobs.models import Job
 from django_jobs.queue.history import entry, late
 
@@ -27,8 +27,11 @@ def lose(
     worker: str,
     witnessed: bool,
     max_uncounted: int,
+    delay: float | None = None,
 ) -> bool:
     """Charge a loss to runs, each given with its seconds; a second witnessed death in a row ends a job as dead.
+
+    `delay`: seconds until they may run again, doubled with each loss in a row.
 
     Returns whether all could be taken back, as the functions below do.
     """
@@ -38,6 +41,7 @@ def lose(
             status="ready",
             counts="loss",
             cause=cause,
+            delay=delay,
             witnessed=witnessed,
             error=error,
             entry=entry(run.token, cause, error, worker, seconds),
@@ -47,10 +51,12 @@ def lose(
     return _settle_unlocked(engine, settlements, max_uncounted)
 
 
-def cut(engine: Engine, runs: Sequence[tuple[Run, float]], why: str, worker: str, max_uncounted: int) -> bool:
-    """Give back runs that we ended ourselves: nothing is charged, and the history says so."""
+def cut(
+    engine: Engine, runs: Sequence[tuple[Run, float]], cause: str, why: str, worker: str, max_uncounted: int
+) -> bool:
+    """Give back runs that ended by no doing of theirs: nothing is charged, and the history says so."""
     settlements = [
-        released(run)._replace(cause=STOPPED, entry=entry(run.token, STOPPED, why, worker, seconds))
+        released(run)._replace(cause=cause, entry=entry(run.token, cause, why, worker, seconds))
         for run, seconds in runs
     ]
     return _settle_unlocked(engine, settlements, max_uncounted)

@@ -246,7 +246,8 @@ class Crew:
         why = place.killed_for
         if child.pid == 0:
             why = TEMPLATE_DIED
-        if not why and phase is Phase.FAILED:
+        failed = not why and phase is Phase.FAILED
+        if failed:
             why = "its worker process failed"
         in_order = code == 0 and phase is Phase.ENDED and not seats
         how = None if why or in_order else posix.how_it_ended(code)
@@ -262,6 +263,7 @@ class Crew:
             why=why,
             ours=ours or in_order,
             in_order=in_order,
+            failed=failed,
             late=late,
             held=place.held,
         )

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from django_jobs.backoff import Backoff
-from django_jobs.engines.base import DIED, WORKER_FAILED, Engine, Run
+from django_jobs.engines.base import DIED, OUTCOME_LOST, STOPPED, WORKER_FAILED, Engine, Run
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
+from django_jobs.workers.runner import LOSS_PAUSE
 from django_jobs.workers.seats import Seat, State
+
+RETURNED = "the run had ended, and its process was gone before that was stored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,7 @@ class Fate(Enum):
     """What becomes of a job that a dead process had in a seat."""
 
     UNSTARTED = "goes back as if it had not been claimed"
+    RETURNED = "goes back uncharged, though it had ended"
     CUT = "goes back uncharged"
     LOST = "is charged a loss"
     LATE = "is charged an attempt"
@@ -49,6 +53,8 @@ class Fallen:
     why: str = ""
     ours: bool = False
     in_order: bool = False
+    # It ended itself, since something of ours broke in it: what ran in it waits before it runs again.
+    failed: bool = False
     late: frozenset[int] = frozenset()
     held: bool = False
     handled: bool = False
@@ -58,7 +64,7 @@ class Fallen:
 
     def fate(self, seat: Seat) -> Fate:
         if seat.state is not State.RUNNING:
-            return Fate.UNSTARTED
+            return Fate.RETURNED if seat.state is State.RETURNED else Fate.UNSTARTED
         if seat.number in self.late:
             return Fate.LATE
         return Fate.LOST if self.held and not seat.deadline else self.fate_of_running
@@ -130,7 +136,8 @@ class Rescuer:
         said = f"The worker process died: {fallen.how}." if fallen.how else f"The run was lost: {fallen.why}."
         back = [
             rescue.end_late(self._engine, by_fate[Fate.LATE], worker, self._backoff, self._limit),
-            rescue.cut(self._engine, by_fate[Fate.CUT], fallen.why, worker, self._limit),
+            rescue.cut(self._engine, by_fate[Fate.CUT], STOPPED, fallen.why, worker, self._limit),
+            rescue.cut(self._engine, by_fate[Fate.RETURNED], OUTCOME_LOST, RETURNED, worker, self._limit),
             rescue.lose(
                 self._engine,
                 by_fate[Fate.LOST],
@@ -139,6 +146,8 @@ class Rescuer:
                 worker=worker,
                 witnessed=fallen.how is not None,
                 max_uncounted=self._limit,
+                # A handler that breaks its process would be the first to run again.
+                delay=LOSS_PAUSE if fallen.failed else None,
             ),
             rescue.give_back(self._engine, [run for run, _ in by_fate[Fate.UNSTARTED]], self._limit),
         ]

@@ -286,7 +286,7 @@ def test_a_late_run_is_charged_an_attempt_and_those_beside_it_nothing(engine: En
         [("deadline", said)],
         [("deadline", said)],
         [("stopped", "it was over")],
-        [],
+        [("outcome lost", "the run had ended, and its process was gone before that was stored")],
         [("stopped", "it was over")],
     ]
     assert [job.refresh().last_error for job in jobs[:3]] == [said, said, ""]

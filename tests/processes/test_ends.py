@@ -162,7 +162,10 @@ def lost(case: Case) -> None:
 
 PROCESSES: dict[str, tuple[Any, Row]] = {
     "died while it ran": (lambda case: died(case, State.RUNNING), Row("ready", losses=3, cause="died")),
-    "died when it had returned": (lambda case: died(case, State.RETURNED), Row("ready", losses=LOSSES)),
+    "died when it had returned": (
+        lambda case: died(case, State.RETURNED),
+        Row("ready", losses=LOSSES, cause="outcome lost"),
+    ),
     "died before it started": (lambda case: died(case, State.CLAIMED), Row("ready", losses=LOSSES)),
     "stopped by a person or a deploy": (
         lambda case: cut(case, State.RUNNING),

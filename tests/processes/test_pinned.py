@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import logging
+import queue
 import random
 import sys
 import threading
@@ -23,6 +26,17 @@ pytestmark = [
 ]
 CALLS = 8_000
 THREADS = 3
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Have a logger whose lines go nowhere, by way of a handler with a lock."""
+    logger = logging.getLogger("tests.pinned")
+    handler = logging.StreamHandler(io.StringIO())
+    logger.addHandler(handler)
+    logger.propagate = False
+    yield
+    logger.removeHandler(handler)
 
 
 @pytest.fixture(autouse=True)
@@ -164,24 +178,94 @@ def test_a_call_that_is_over_is_not_interrupted() -> None:
     assert (call.inside, call.value, call.error) == (False, 5, None)
 
 
+def in_condition(condition: threading.Condition) -> None:
+    while True:
+        with condition:
+            pass
+
+
+def in_logging(condition: threading.Condition) -> None:
+    logger = logging.getLogger("tests.pinned")
+    while True:
+        logger.warning("on and on")
+
+
+def in_queue(condition: threading.Condition) -> None:
+    while True:
+        QUEUE.put(1)
+        QUEUE.get()
+
+
+QUEUE: queue.Queue[int] = queue.Queue()
+
+
+@pytest.mark.parametrize("busy", [in_condition, in_logging, in_queue])
+def test_no_lock_that_others_need_is_left_taken(busy: Any) -> None:
+    for _ in range(15):
+        condition = threading.Condition()
+        call, thread = begun(lambda: busy(condition))  # noqa: B023
+        until = time.monotonic() + 10
+        done = False
+        while not done and time.monotonic() < until:
+            time.sleep(0.0005)
+            with call.lock:
+                done = call.interrupt()
+        thread.join(10)
+        assert not thread.is_alive()
+        free = threading.Thread(target=once, args=(condition,), daemon=True)
+        free.start()
+        free.join(5)
+        assert not free.is_alive()
+
+
+def begun(function: Any) -> tuple[PinnedCall, threading.Thread]:
+    """Make a call in a thread of its own."""
+    calls: list[PinnedCall] = []
+    made = threading.Event()
+
+    def work() -> None:
+        calls.append(PinnedCall())
+        made.set()
+        calls[0].make(function)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert made.wait(10)
+    return calls[0], thread
+
+
+def once(condition: threading.Condition) -> None:
+    """Take what the interrupted call had taken."""
+    with condition:
+        logging.getLogger("tests.pinned").warning("once")
+        QUEUE.put(1)
+        QUEUE.get()
+
+
 def test_a_call_is_not_left_between_being_looked_at_and_being_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     after: list[BaseException] = []
     calls: list[PinnedCall] = []
-    made, going = threading.Event(), threading.Event()
+    made = threading.Event()
+    going: list[bool] = []
     real = pinned._set_async_exception
 
     def work() -> None:
         try:
             calls.append(PinnedCall())
             made.set()
-            calls[0].make(lambda: going.wait(10))
+            calls[0].make(wait)
             for _ in range(20):
                 time.sleep(0.01)
         except BaseException as error:
             after.append(error)
 
+    def wait() -> bool:
+        while not going:
+            time.sleep(0.001)
+        return True
+
     def set_late(thread: int, what: Any) -> None:
-        going.set()
+        going.append(True)
         time.sleep(0.1)
         real(thread, what)
 

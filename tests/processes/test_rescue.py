@@ -30,10 +30,10 @@ from tests.threads import session
 pytestmark = with_tables
 
 
-def fallen(tables: Tables, how: str | None = "signal 9 (SIGKILL)", *, why: str = "", ours: bool = False) -> Fallen:
+def fallen(tables: Tables, how: str | None = "signal 9 (SIGKILL)", **values: Any) -> Fallen:
     """Bury the child with the seats that it has now."""
     tables.living.clear()
-    return Fallen(child=tables.child, seats=tables.region.seats(), how=how, why=why, ours=ours)
+    return Fallen(child=tables.child, seats=tables.region.seats(), how=how, **values)
 
 
 def causes(engine: Engine, jobs: list[Claimed]) -> list[list[str]]:
@@ -69,7 +69,19 @@ def test_of_a_dead_childs_jobs_only_those_that_ran_are_charged(engine: Engine) -
         tables.rescuer.add(fallen(tables))
         tables.rescuer.rescue()
     assert states(engine, jobs) == [("ready", 0, 0, 1), ("ready", 0, 1, 1), ("ready", 0, 0, 1)]
-    assert causes(engine, jobs) == [[], ["died"], []]
+    assert causes(engine, jobs) == [[], ["died"], ["outcome lost"]]
+
+
+def test_what_ran_in_a_process_that_ended_itself_waits_before_it_runs_again(engine: Engine) -> None:
+    tables = Tables(engine)
+    jobs = tables.claimed(2)
+    tables.seat(jobs)
+    tables.region.mark(0, State.RUNNING)
+    tables.rescuer.add(fallen(tables, how=None, why="its worker process failed", failed=True))
+    tables.rescuer.rescue()
+    ran, waited = Job.objects.using(engine.alias).order_by("pk").annotate(clock=Now())
+    assert timedelta(seconds=3) < ran.run_at - ran.clock <= timedelta(seconds=5)
+    assert waited.run_at <= waited.clock
 
 
 def test_what_we_ended_ourselves_is_charged_nothing(engine: Engine) -> None:
