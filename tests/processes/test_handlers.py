@@ -33,7 +33,7 @@ WAYS = {
     "return class": "The handler returned the class Retry; return Retry(...)",
     "raise unprintable": "Unprintable: <exception str() failed>",
     "raise endless": "Endless",
-    "return huge": "the result is over 1,048,576 bytes of JSON; MAX_RESULT_BYTES allows 1,048,576",
+    "return huge": "the result is 2,000,002 bytes of JSON; MAX_RESULT_BYTES allows 1,048,576",
     "bad progress": "total must be over 0 and done from 0 to total",
     "bad retry": "Retry(delay) is -1",
     "autocommit off": "TransactionLeftOpen: The handler ended with a transaction open",
