@@ -130,6 +130,28 @@ def test_a_batch_whose_answer_was_lost_is_sent_again_and_is_no_lost_lease(
     assert (counters["done"], counters["retried"], counters["lost_leases"]) == (3, 3, 0)
 
 
+def test_what_became_of_a_job_is_read_when_the_answer_was_lost(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = claimed(engine, 4)
+    rows = {row.pk: row for row in Job.objects.using(engine.alias).all()}
+    for job in (jobs[0], jobs[2]):
+        rows[job.id].cancel()
+    Failing(monkeypatch, engine, "complete", OperationalError("connection reset"), after=True)
+    Failing(monkeypatch, engine, "settle", OperationalError("connection reset"), after=True)
+    lost = raised(jobs[3], counts="loss", witnessed=False)
+    Job.objects.using(engine.alias).filter(pk=jobs[3].id).update(losses=9)
+    given: list[Given] = [done(jobs[0]), done(jobs[1]), failed(jobs[2]), (jobs[3], lost)]
+    with desk(engine, given=lambda found: found.put(*given)) as found:
+        wait_for(lambda: len(found.freed) == 4)
+    expected = ["cancelled", "done", "cancelled", "dead"]
+    assert [status for status, *_ in states(engine, jobs)] == expected
+    counters = found.region.counters()
+    assert [counters[name] for name in ("done", "cancelled", "dead", "retried")] == [1, 2, 1, 0]
+    said = [record.message for record in caplog.records if record.message.startswith(f"Job {jobs[3].id} ")]
+    assert "is dead" in said[0]
+
+
 def test_no_seat_is_freed_twice_when_only_a_part_of_a_batch_could_be_stored(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
