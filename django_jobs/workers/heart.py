@@ -226,8 +226,7 @@ class Heart:
         return RESCUE_SECONDS if self._rescuer.busy else math.inf
 
     def _reap(self) -> float:
-        while self._engine.cancel_expired(rescue.BATCH) == rescue.BATCH:
-            self._pulse.beat()
+        self._cancel_expired()
         if not self._engine.reaps_by_lease:
             self._take_back_strays()
         elif self._fitness.fit(time.monotonic()):
@@ -238,6 +237,15 @@ class Heart:
             silent = timedelta(seconds=SILENT_LEASES * self._settings.lease)
             WorkerRow.objects.using(self._engine.alias).filter(heartbeat_at__lt=Now() - silent).delete()
         return self._settings.heartbeat * random.uniform(0.7, 1.0)
+
+    def _cancel_expired(self) -> None:
+        total = number = self._engine.cancel_expired(rescue.BATCH)
+        while number == rescue.BATCH:
+            self._pulse.beat()
+            number = self._engine.cancel_expired(rescue.BATCH)
+            total += number
+        if total:
+            log.jobs_expired(total)
 
     def _take_back_strays(self) -> None:
         """On SQLite no lease runs out: a running job that at two looks was in no seat of ours goes back."""
