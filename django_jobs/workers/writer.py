@@ -265,7 +265,8 @@ class Writer:
                 self._store_progress(list(self._reports))
         except Exception as error:
             self._engine.connection.close()
-            self._is_away(error)
+            if not self._is_away(error):
+                log.loop_failed("Storing progress")
         else:
             self._outage.over()
             self._away_since = None

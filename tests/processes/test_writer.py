@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import DataError, OperationalError
 
+from django_jobs import log
 from django_jobs.engines.base import Claimed, Done, Engine, Settlement, released
 from django_jobs.models import Job
 from tests.harness import wait_for
@@ -211,6 +212,18 @@ def test_the_last_progress_is_stored_before_the_end(engine: Engine) -> None:
         wait_for(lambda: len(found.freed) == 2)
     rows = Job.objects.using(engine.alias).filter(pk__in=[job.id for job in jobs])
     assert {(row.status, row.progress["done"]) for row in rows} == {("done", 3)}
+
+
+def test_progress_that_is_refused_while_the_database_answers_is_said_and_stored_later(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (job,) = claimed(engine, 1)
+    monkeypatch.setattr(log, "_failures_said", {})
+    Failing(monkeypatch, engine, "store_progress", *[OperationalError("somebody holds it")] * 2)
+    with desk(engine) as found:
+        found.writer.report(job.run, '{"done": 1}')
+        wait_for(lambda: Job.objects.using(engine.alias).get(pk=job.id).progress == {"done": 1})
+    assert [record.message for record in caplog.records] == ["Storing progress failed; it goes on"]
 
 
 def test_progress_that_cannot_be_stored_keeps_no_outcome_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
