@@ -224,6 +224,8 @@ class Writer:
             self._put_aside([item for item in part if item.claimed.id in locked])
         free = [item for item in part if item.claimed.id not in locked]
         self._parts[:1] = [free] if free else []
+        if not free:
+            self._tries = 0
 
     def _no_longer_aside(self) -> Part:
         with self._prepared():

@@ -11,6 +11,7 @@ from django.db import DataError, OperationalError
 from django_jobs import log
 from django_jobs.engines.base import Claimed, Done, Engine, Settlement, released
 from django_jobs.models import Job
+from django_jobs.workers.ended import Ended
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, with_tables
 from tests.processes.parts import Desk, claim, claimed, desk, raised, states
@@ -198,6 +199,19 @@ def test_an_outcome_whose_row_somebody_holds_lets_the_others_pass(engine: Engine
             other.rollback()
             wait_for(lambda: len(found.freed) == 13, 5.0)
     assert states(engine, jobs) == [("done", 0, 0, 1)] * 10
+
+
+@on_postgresql
+def test_a_part_that_was_put_aside_whole_leaves_the_next_all_its_tries(engine: Engine) -> None:
+    jobs = claimed(engine, 2)
+    writer = Desk(engine).writer
+    part = [Ended(number, job, outcome, 0.1) for number, (job, outcome) in enumerate(map(done, jobs))]
+    with session(engine.alias) as other:
+        other.begin()
+        other.sql("SELECT 1 FROM django_jobs_job FOR UPDATE")
+        writer._parts, writer._tries = [part], 3
+        writer._put_locked_aside(part)
+    assert (writer._parts, writer._aside, writer._tries) == ([], part, 0)
 
 
 def test_the_last_progress_is_stored_before_the_end(engine: Engine) -> None:
