@@ -25,7 +25,7 @@ from tests.app.models import Effect
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, on_sqlite, with_tables
 from tests.processes.parts import Tables, claim, claimed, plan, states
-from tests.threads import session
+from tests.threads import Session, session
 
 pytestmark = with_tables
 
@@ -122,6 +122,23 @@ def test_a_row_that_somebody_holds_keeps_neither_the_others_nor_the_heartbeat(en
     tables.rescuer.rescue()
     assert states(engine, jobs)[1] == ("ready", 0, 1, 1)
     assert not tables.rescuer.waiting
+
+
+@on_postgresql
+def test_nobody_gets_hold_of_a_row_between_the_look_whether_it_is_free_and_its_end(
+    engine: Engine, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = claimed(engine, 2)
+    real, free = rescue.locked, []
+
+    def locked(*given: Any) -> set[int]:
+        found = real(*given)
+        free.extend(other.sql("SELECT id FROM django_jobs_job FOR UPDATE SKIP LOCKED"))
+        return found
+
+    monkeypatch.setattr(rescue, "locked", locked)
+    assert rescue.give_back(engine, [job.run for job in jobs], 10)
+    assert (free, states(engine, jobs)) == ([], [("ready", 0, 0, 1)] * 2)
 
 
 def test_after_ten_losses_in_a_row_a_job_is_dead(engine: Engine) -> None:
