@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import DataError
 from django.db.models.functions import Now
 
-from django_jobs.engines.base import Claimed, Engine
+from django_jobs.engines.base import Claimed, Engine, Run
 from django_jobs.models import Job
 from django_jobs.queue import rescue
 from django_jobs.workers import pulse
@@ -54,6 +55,27 @@ def test_what_a_dead_child_had_claimed_and_in_no_seat_goes_back_uncharged_then_a
     assert states(engine, late) == [("ready", 0, 0, 2)] * 2
     assert causes(engine, late) == [[], []]
     assert tables.rescuer.busy
+
+
+def test_a_dead_child_whose_jobs_cannot_be_taken_back_keeps_not_those_of_another(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Tables(engine), Tables(engine)
+    jobs = [*first.claimed(1), *second.claimed(1)]
+    real = engine.held_by
+
+    def held_by(incarnation: str) -> list[Run]:
+        if incarnation == first.child.incarnation:
+            raise DataError("the first cannot be read")
+        return real(incarnation)
+
+    monkeypatch.setattr(engine, "held_by", held_by)
+    for tables in (first, second):
+        first.rescuer.add(fallen(tables))
+    with pytest.raises(DataError):
+        first.rescuer.rescue()
+    assert [status for status, *_ in states(engine, jobs)] == ["running", "ready"]
+    assert first.rescuer.waiting
 
 
 # The seats of the dead.
