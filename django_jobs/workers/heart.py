@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import OperationalError, ProgrammingError
+from django.db import OperationalError
 from django.db.models.functions import Now
 
 from django_jobs import log
@@ -30,6 +30,7 @@ from django_jobs.workers.watchdog import guarded, watchdog
 
 RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
+UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 
 
 @dataclass(slots=True)
@@ -271,5 +272,7 @@ class Heart:
 
 
 def _tables_are_missing(error: Exception) -> bool:
+    if getattr(error.__cause__, "sqlstate", None) in (UNDEFINED_TABLE, UNDEFINED_COLUMN):
+        return True
     # SQLite says it with the class that it has for everything.
-    return isinstance(error, ProgrammingError) or (isinstance(error, OperationalError) and "no such" in str(error))
+    return isinstance(error, OperationalError) and str(error).startswith("no such")
