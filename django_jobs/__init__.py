@@ -5,6 +5,7 @@ from django_jobs.calls import Call
 from django_jobs.context import Context
 from django_jobs.decorators import JobFunction, job
 from django_jobs.exceptions import (
+    DeadlinePassed,
     EnqueueTimeout,
     IdempotencyConflict,
     InvalidJob,
@@ -24,6 +25,7 @@ __all__ = [
     "Call",
     "Cancel",
     "Context",
+    "DeadlinePassed",
     "EnqueueTimeout",
     "Fail",
     "IdempotencyConflict",

@@ -173,6 +173,12 @@ def job_act(job_id: int, what: str, said: str) -> None:
     _say(logging.INFO, "Job %d %s: %s", job_id, what, said)
 
 
+def jobs_expired(number: int) -> None:
+    _say(logging.INFO, "%d jobs were cancelled: the time by which they had to start passed before a worker took them",
+        number,
+    )  # fmt: skip
+
+
 def job_late(job_id: int, status: str, error: str) -> None:
     level = logging.ERROR if status == "dead" else logging.INFO
     _say(level, "Job %d is %s (deadline): %s", job_id, status, error)

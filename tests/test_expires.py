@@ -10,10 +10,13 @@ import pytest
 from django_jobs import pause
 from django_jobs.engines.base import EXPIRED, released
 from django_jobs.models import Job
+from django_jobs.queue import rescue
+from django_jobs.workers.heart import Heart
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone, alter, beside_others, claim, clock, on_postgresql, order, settled
 from tests.enqueues import jobs, take
 from tests.processes.common import effects, with_tables
+from tests.processes.parts import Tables
 from tests.threads import Session
 
 if TYPE_CHECKING:
@@ -158,6 +161,22 @@ def test_a_row_that_somebody_holds_is_left_for_the_next_time(engine: Engine, oth
     other.rollback()
     assert engine.cancel_expired(10) == 1
     assert [job.status for job in jobs(engine)] == ["cancelled", "cancelled"]
+
+
+@with_tables
+def test_a_sweep_says_once_how_many_it_cancelled(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "django_jobs")
+    monkeypatch.setattr(rescue, "BATCH", 2)
+    tables = Tables(engine)
+    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer)
+    for _ in range(5):
+        expired()
+    for _ in range(2):
+        heart._reap()
+    assert {job.status for job in jobs(engine)} == {"cancelled"}
+    assert [record.message.split(":")[0] for record in caplog.records] == ["5 jobs were cancelled"]
 
 
 @pytest.mark.process

@@ -16,6 +16,8 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
+import django_jobs
+from django_jobs import exceptions
 from django_jobs.models import Job, Pause, Worker
 
 if TYPE_CHECKING:
@@ -218,6 +220,15 @@ def python(code: str, **environment: str) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def test_every_exception_that_the_code_of_a_project_meets_is_exported() -> None:
+    met = {
+        name
+        for name, value in vars(exceptions).items()
+        if isinstance(value, type) and value.__module__ == exceptions.__name__
+    }
+    assert met - set(django_jobs.__all__) == {"ConfigurationError"}, "that one is for our commands"
 
 
 def test_the_package_is_imported_before_there_are_apps_or_settings() -> None:

@@ -257,8 +257,8 @@ class Engine(ABC):
         """Write other ends; return the status that each job whose fence held now has."""
 
     @abstractmethod
-    def ended_by(self, runs: Sequence[Run]) -> set[int]:
-        """Return the ids of those runs whose end is in their job's row, unless it was that their lease ran out."""
+    def ended_by(self, runs: Sequence[Run]) -> dict[int, str]:
+        """Return the status of those jobs in whose row the end of their run is, unless it was that its lease ran out."""
 
     @abstractmethod
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:

@@ -116,18 +116,18 @@ class PostgreSQLEngine(PostgreSQLStoring):
         )
         return dict(rows)
 
-    def ended_by(self, runs: Sequence[Run]) -> set[int]:
+    def ended_by(self, runs: Sequence[Run]) -> dict[int, str]:
         with self.connection.cursor() as cursor:
             # FOR SHARE, and the status looked at afterwards: an end whose COMMIT is under way is waited for, not missed.
             cursor.execute(
-                "SELECT job.id, job.status <> 'running' AND NOT job.history @> jsonb_build_array("
+                "SELECT job.id, job.status, job.status <> 'running' AND NOT job.history @> jsonb_build_array("
                 "jsonb_build_object('run', job.token, 'cause', %(lost)s::text)) FROM django_jobs_job job "
                 "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token) USING (id) "
                 # Named once more: as a join alone the planner may read the whole table.
                 "WHERE job.id = ANY (%(ids)s::bigint[]) AND job.token = given.token ORDER BY job.id FOR SHARE OF job",
                 {"ids": [run.id for run in runs], "tokens": [run.token for run in runs], "lost": LEASE_RAN_OUT},
             )
-            return {job_id for job_id, ended in cursor.fetchall() if ended}
+            return {job_id: status for job_id, status, ended in cursor.fetchall() if ended}
 
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:
         extended = self._extended(sorted(runs), lease)

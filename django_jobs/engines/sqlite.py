@@ -124,13 +124,13 @@ class SQLiteEngine(SQLiteStoring):
                     written[item.run.id] = _settle_one(cursor, item, _Before(*row), max_uncounted)
         return written
 
-    def ended_by(self, runs: Sequence[Run]) -> set[int]:
+    def ended_by(self, runs: Sequence[Run]) -> dict[int, str]:
         with self.connection.cursor() as cursor:
             return {
-                run.id
+                run.id: status
                 for run in runs
-                for (history,) in cursor.execute(
-                    "SELECT history FROM django_jobs_job WHERE id = %s AND token = %s AND status <> 'running'",
+                for status, history in cursor.execute(
+                    "SELECT status, history FROM django_jobs_job WHERE id = %s AND token = %s AND status <> 'running'",
                     [run.id, run.token],
                 ).fetchall()
                 if not any((line["run"], line["cause"]) == (run.token, LEASE_RAN_OUT) for line in json.loads(history))

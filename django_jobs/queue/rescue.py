@@ -124,7 +124,7 @@ def reap(engine: Engine, max_uncounted: int, why: str = "the lease ran out") -> 
 
 
 def locked(engine: Engine, ids: Collection[int]) -> set[int]:
-    """Return those jobs whose rows somebody holds."""
+    """Return those jobs whose rows somebody holds; the others are the caller's until its transaction ends, if it has one."""
     if not ids:
         return set()
     with transaction.atomic(using=engine.alias):
@@ -134,8 +134,11 @@ def locked(engine: Engine, ids: Collection[int]) -> set[int]:
 
 
 def _settle_unlocked(engine: Engine, settlements: Sequence[Settlement], max_uncounted: int) -> bool:
-    held = locked(engine, [item.run.id for item in settlements])
-    _settle(engine, [item for item in settlements if item.run.id not in held], max_uncounted)
+    if not settlements:
+        return True
+    with transaction.atomic(using=engine.alias):
+        held = locked(engine, [item.run.id for item in settlements])
+        _settle(engine, [item for item in settlements if item.run.id not in held], max_uncounted)
     return not held
 
 

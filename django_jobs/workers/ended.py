@@ -73,11 +73,12 @@ def store(engine: Engine, part: Sequence[Ended], max_uncounted: int) -> dict[int
 
 def _refused(engine: Engine, refused: Sequence[Ended]) -> dict[int, str]:
     written = engine.ended_by([item.claimed.run for item in refused])
-    return {item.claimed.id: _status(item) if item.claimed.id in written else LOST for item in refused}
+    return {item.claimed.id: _status(item, written.get(item.claimed.id, LOST)) for item in refused}
 
 
-def _status(item: Ended) -> str:
-    return "done" if isinstance(item.outcome, Done) else item.outcome.status
+def _status(item: Ended, found: str) -> str:
+    # A job that is done may have been requeued since.
+    return "done" if isinstance(item.outcome, Done) and found not in (LOST, "cancelled") else found
 
 
 def account(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> None:

@@ -104,15 +104,24 @@ class Rescuer:
     def rescue(self) -> None:
         with self._lock:
             pending = list(self._fallen)
+        errors = []
         for fallen in pending:
-            if not fallen.handled:
-                fallen.handled = self._take_back(fallen)
-                fallen.watch_until = time.monotonic() + 2 * self._lease
-            elif time.monotonic() <= fallen.watch_until:
-                rescue.give_back(self._engine, self._engine.held_by(fallen.child.incarnation), self._limit)
-            else:
-                with self._lock:
-                    self._fallen.remove(fallen)
+            try:
+                self._look_after(fallen)
+            except Exception as error:  # one child's is not to keep those of the others
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _look_after(self, fallen: Fallen) -> None:
+        if not fallen.handled:
+            fallen.handled = self._take_back(fallen)
+            fallen.watch_until = time.monotonic() + 2 * self._lease
+        elif time.monotonic() <= fallen.watch_until:
+            rescue.give_back(self._engine, self._engine.held_by(fallen.child.incarnation), self._limit)
+        else:
+            with self._lock:
+                self._fallen.remove(fallen)
 
     def _take_back(self, fallen: Fallen) -> bool:
         runs = {seat.number: fallen.child.run(seat) for seat in fallen.seats if not seat.torn}

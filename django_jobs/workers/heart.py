@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import OperationalError, ProgrammingError
+from django.db import OperationalError
 from django.db.models.functions import Now
 
 from django_jobs import log
@@ -30,6 +30,7 @@ from django_jobs.workers.watchdog import guarded, watchdog
 
 RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
+UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 
 
 @dataclass(slots=True)
@@ -226,8 +227,7 @@ class Heart:
         return RESCUE_SECONDS if self._rescuer.busy else math.inf
 
     def _reap(self) -> float:
-        while self._engine.cancel_expired(rescue.BATCH) == rescue.BATCH:
-            self._pulse.beat()
+        self._cancel_expired()
         if not self._engine.reaps_by_lease:
             self._take_back_strays()
         elif self._fitness.fit(time.monotonic()):
@@ -238,6 +238,15 @@ class Heart:
             silent = timedelta(seconds=SILENT_LEASES * self._settings.lease)
             WorkerRow.objects.using(self._engine.alias).filter(heartbeat_at__lt=Now() - silent).delete()
         return self._settings.heartbeat * random.uniform(0.7, 1.0)
+
+    def _cancel_expired(self) -> None:
+        total = number = self._engine.cancel_expired(rescue.BATCH)
+        while number == rescue.BATCH:
+            self._pulse.beat()
+            number = self._engine.cancel_expired(rescue.BATCH)
+            total += number
+        if total:
+            log.jobs_expired(total)
 
     def _take_back_strays(self) -> None:
         """On SQLite no lease runs out: a running job that at two looks was in no seat of ours goes back."""
@@ -263,5 +272,7 @@ class Heart:
 
 
 def _tables_are_missing(error: Exception) -> bool:
+    if getattr(error.__cause__, "sqlstate", None) in (UNDEFINED_TABLE, UNDEFINED_COLUMN):
+        return True
     # SQLite says it with the class that it has for everything.
-    return isinstance(error, ProgrammingError) or (isinstance(error, OperationalError) and "no such" in str(error))
+    return isinstance(error, OperationalError) and str(error).startswith("no such")

@@ -207,13 +207,13 @@ class Supervisor:
     def _finish(self) -> int:
         self._summary_at = 0.0
         self._summarise()
-        reached = self._heart.end(END_SECONDS)
+        all_back = self._heart.end(END_SECONDS)
         self._crew.dismiss_template()
-        if not reached or self._heart.cut_off:
+        if self._heart.cut_off:
             code = DATABASE_AWAY
         else:
             cancelled = self._crew.counters().get("stopped", 0) - self._stopped_before
-            code = RUNS_CUT if self._crew.cut or cancelled else CLEAN
+            code = RUNS_CUT if self._crew.cut or cancelled or not all_back else CLEAN
         log.stopped(code)
         return code
 

@@ -224,6 +224,8 @@ class Writer:
             self._put_aside([item for item in part if item.claimed.id in locked])
         free = [item for item in part if item.claimed.id not in locked]
         self._parts[:1] = [free] if free else []
+        if not free:
+            self._tries = 0
 
     def _no_longer_aside(self) -> Part:
         with self._prepared():
@@ -265,7 +267,8 @@ class Writer:
                 self._store_progress(list(self._reports))
         except Exception as error:
             self._engine.connection.close()
-            self._is_away(error)
+            if not self._is_away(error):
+                log.loop_failed("Storing progress")
         else:
             self._outage.over()
             self._away_since = None

@@ -165,7 +165,7 @@ def test_an_end_that_waited_for_a_heartbeat_is_written(engine: Engine, name: str
 @pytest.mark.parametrize("name", ["complete", "settle", "ended_by"])
 def test_a_batch_locks_its_rows_in_id_order_whatever_the_order_it_is_given_in(engine: Engine, name: str) -> None:
     runs = running(engine, 9)
-    writes: dict[str, Callable[[Engine, Sequence[Run]], Any]] = {**WRITES, "ended_by": lambda e, r: e.ended_by(r)}
+    writes: dict[str, Callable[[Engine, Sequence[Run]], Any]] = {**WRITES, "ended_by": lambda e, r: set(e.ended_by(r))}
     if name == "ended_by":
         engine.complete([Done(run, None) for run in runs])
     middle = runs[4].id

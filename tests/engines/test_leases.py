@@ -182,7 +182,7 @@ def test_a_run_that_ended_under_its_own_token_is_known_as_ended(engine: Engine) 
     alter(engine, given_back.id, run_at=clock(engine) + timedelta(hours=1))
     assert claim_one(engine).id == again.id
     Job.objects.using(engine.alias).filter(pk=gone.id).delete()
-    assert engine.ended_by([gone, still, again, given_back, done]) == {done.id, given_back.id}
+    assert engine.ended_by([gone, still, again, given_back, done]) == {done.id: "done", given_back.id: "ready"}
 
 
 @alone
@@ -195,12 +195,12 @@ def test_a_run_whose_job_was_taken_back_when_its_lease_ran_out_has_not_ended_by_
     assert reap(engine, max_uncounted=10) == 1
     engine.complete([Done(done, None)])
     assert row(engine, reaped.id)["status"] == "ready"
-    assert engine.ended_by([reaped, done]) == {done.id}
+    assert engine.ended_by([reaped, done]) == {done.id: "done"}
 
 
 @alone
 def test_of_no_runs_none_has_ended(engine: Engine) -> None:
-    assert engine.ended_by([]) == set()
+    assert engine.ended_by([]) == {}
 
 
 @on_postgresql
@@ -213,7 +213,7 @@ def test_an_end_that_is_being_committed_is_waited_for_when_it_is_asked_for(engin
         late = third.start(lambda: engine.ended_by([run]))
         wait_for_blocked()
         other.commit()
-        assert set(late.result(10)) == {run.id}
+        assert late.result(10) == {run.id: "done"}
 
 
 @beside_others
@@ -223,7 +223,7 @@ def test_a_batch_that_is_sent_again_after_a_lost_answer_is_known_as_written(engi
         assert engine.complete([Done(done, None)]) == expected
     for statuses in ({retried.id: "ready"}, {}):
         assert engine.settle([settled(retried, counts="attempt", delay=5.0)], 10) == statuses
-    assert engine.ended_by([done, retried]) == {done.id, retried.id}
+    assert engine.ended_by([done, retried]) == {done.id: "done", retried.id: "ready"}
     assert row(engine, retried.id)["attempts"] == 1
 
 

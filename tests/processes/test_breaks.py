@@ -1,4 +1,4 @@
-"""Connections that break for ever while the database answers: tried again and again, slowly and quietly."""
+"""What goes wrong while the database answers: connections that break for ever, and refusals at the start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connections
+from django.db import DatabaseError, OperationalError, connections
 
 from django_jobs import log
 from django_jobs.engines.base import Engine
@@ -90,3 +90,31 @@ def test_a_worker_that_was_full_keeps_the_pause_after_an_error(engine: Engine, m
     begun = time.monotonic()
     worker._wait(0.2)
     assert time.monotonic() - begun >= 0.2
+
+
+MISSING = ["SELECT 1 FROM no_such_table", "SELECT no_such_column FROM django_jobs_job"]
+OTHER = ["SELECT 1 FRM django_jobs_job", "SET ROLE pg_monitor; SELECT 1 FROM django_jobs_job"]
+
+
+@on_postgresql
+@pytest.mark.parametrize("asked", OTHER)
+def test_a_start_that_is_refused_for_another_reason_than_missing_tables_is_tried_again(
+    engine: Engine, asked: str
+) -> None:
+    assert refused(engine, asked) == ""
+
+
+@pytest.mark.parametrize("asked", MISSING)
+def test_a_start_without_the_tables_of_this_version_is_refused(engine: Engine, asked: str) -> None:
+    assert "run `manage.py migrate`" in refused(engine, asked)
+
+
+def refused(engine: Engine, asked: str) -> str:
+    """Return why a supervisor gives up whose first statement fails as this one does."""
+    tables = Tables(engine)
+    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer)
+    with pytest.raises(DatabaseError) as raised, engine.connection.cursor() as cursor:
+        cursor.execute(asked)
+    heart._after_error("Starting", raised.value)
+    engine.connection.close()
+    return heart.refused

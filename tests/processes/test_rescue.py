@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import DataError
 from django.db.models.functions import Now
 
-from django_jobs.engines.base import Claimed, Engine
+from django_jobs.engines.base import Claimed, Engine, Run
 from django_jobs.models import Job
 from django_jobs.queue import rescue
 from django_jobs.workers import pulse
@@ -25,7 +26,7 @@ from tests.app.models import Effect
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, on_sqlite, with_tables
 from tests.processes.parts import Tables, claim, claimed, plan, states
-from tests.threads import session
+from tests.threads import Session, session
 
 pytestmark = with_tables
 
@@ -54,6 +55,27 @@ def test_what_a_dead_child_had_claimed_and_in_no_seat_goes_back_uncharged_then_a
     assert states(engine, late) == [("ready", 0, 0, 2)] * 2
     assert causes(engine, late) == [[], []]
     assert tables.rescuer.busy
+
+
+def test_a_dead_child_whose_jobs_cannot_be_taken_back_keeps_not_those_of_another(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Tables(engine), Tables(engine)
+    jobs = [*first.claimed(1), *second.claimed(1)]
+    real = engine.held_by
+
+    def held_by(incarnation: str) -> list[Run]:
+        if incarnation == first.child.incarnation:
+            raise DataError("the first cannot be read")
+        return real(incarnation)
+
+    monkeypatch.setattr(engine, "held_by", held_by)
+    for tables in (first, second):
+        first.rescuer.add(fallen(tables))
+    with pytest.raises(DataError):
+        first.rescuer.rescue()
+    assert [status for status, *_ in states(engine, jobs)] == ["running", "ready"]
+    assert first.rescuer.waiting
 
 
 # The seats of the dead.
@@ -134,6 +156,23 @@ def test_a_row_that_somebody_holds_keeps_neither_the_others_nor_the_heartbeat(en
     tables.rescuer.rescue()
     assert states(engine, jobs)[1] == ("ready", 0, 1, 1)
     assert not tables.rescuer.waiting
+
+
+@on_postgresql
+def test_nobody_gets_hold_of_a_row_between_the_look_whether_it_is_free_and_its_end(
+    engine: Engine, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = claimed(engine, 2)
+    real, free = rescue.locked, []
+
+    def locked(*given: Any) -> set[int]:
+        found = real(*given)
+        free.extend(other.sql("SELECT id FROM django_jobs_job FOR UPDATE SKIP LOCKED"))
+        return found
+
+    monkeypatch.setattr(rescue, "locked", locked)
+    assert rescue.give_back(engine, [job.run for job in jobs], 10)
+    assert (free, states(engine, jobs)) == ([], [("ready", 0, 0, 1)] * 2)
 
 
 def test_after_ten_losses_in_a_row_a_job_is_dead(engine: Engine) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from django_jobs.models import Job
 from tests.app.jobs import nothing, stop_when_asked, wait_for_file
 from tests.harness import Tree, wait_for
 from tests.processes.common import (
@@ -22,6 +23,7 @@ from tests.processes.common import (
     wait_until_gone,
     with_processes,
 )
+from tests.threads import session
 
 pytestmark = with_processes
 
@@ -75,6 +77,20 @@ def test_a_second_signal_ends_the_grace(tree: Tree, tmp_path: Path) -> None:
     assert time.monotonic() - begun < 2
     assert session_pids(workers.pid) == []
     assert (state(job), ends(job)) == (("ready", 0, 0, 1), [(1, "stopped")])
+
+
+@on_postgresql
+def test_a_row_that_somebody_holds_at_the_stop_makes_it_no_stop_without_a_database(tree: Tree, tmp_path: Path) -> None:
+    job = wait_for_file.enqueue("a", str(tmp_path / "never"))
+    workers = tree.start(settings={"SHUTDOWN_GRACE": 0.2})
+    wait_for_effect(tree, "a:start")
+    with session(tree.alias) as other:
+        other.begin()
+        other.sql("SELECT 1 FROM django_jobs_job WHERE id = %s FOR UPDATE", job.pk)
+        assert workers.stop() == 3
+        assert state(job)[0] == "running"
+        assert not lines(workers, "cannot be reached")
+    Job.objects.using(tree.alias).all().delete()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

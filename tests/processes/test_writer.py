@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from django.db import DataError, OperationalError
 
+from django_jobs import log
 from django_jobs.engines.base import Claimed, Done, Engine, Settlement, released
 from django_jobs.models import Job
+from django_jobs.workers.ended import Ended
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, with_tables
 from tests.processes.parts import Desk, claim, claimed, desk, raised, states
@@ -130,6 +132,28 @@ def test_a_batch_whose_answer_was_lost_is_sent_again_and_is_no_lost_lease(
     assert (counters["done"], counters["retried"], counters["lost_leases"]) == (3, 3, 0)
 
 
+def test_what_became_of_a_job_is_read_when_the_answer_was_lost(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = claimed(engine, 4)
+    rows = {row.pk: row for row in Job.objects.using(engine.alias).all()}
+    for job in (jobs[0], jobs[2]):
+        rows[job.id].cancel()
+    Failing(monkeypatch, engine, "complete", OperationalError("connection reset"), after=True)
+    Failing(monkeypatch, engine, "settle", OperationalError("connection reset"), after=True)
+    lost = raised(jobs[3], counts="loss", witnessed=False)
+    Job.objects.using(engine.alias).filter(pk=jobs[3].id).update(losses=9)
+    given: list[Given] = [done(jobs[0]), done(jobs[1]), failed(jobs[2]), (jobs[3], lost)]
+    with desk(engine, given=lambda found: found.put(*given)) as found:
+        wait_for(lambda: len(found.freed) == 4)
+    expected = ["cancelled", "done", "cancelled", "dead"]
+    assert [status for status, *_ in states(engine, jobs)] == expected
+    counters = found.region.counters()
+    assert [counters[name] for name in ("done", "cancelled", "dead", "retried")] == [1, 2, 1, 0]
+    said = [record.message for record in caplog.records if record.message.startswith(f"Job {jobs[3].id} ")]
+    assert "is dead" in said[0]
+
+
 def test_no_seat_is_freed_twice_when_only_a_part_of_a_batch_could_be_stored(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +201,19 @@ def test_an_outcome_whose_row_somebody_holds_lets_the_others_pass(engine: Engine
     assert states(engine, jobs) == [("done", 0, 0, 1)] * 10
 
 
+@on_postgresql
+def test_a_part_that_was_put_aside_whole_leaves_the_next_all_its_tries(engine: Engine) -> None:
+    jobs = claimed(engine, 2)
+    writer = Desk(engine).writer
+    part = [Ended(number, job, outcome, 0.1) for number, (job, outcome) in enumerate(map(done, jobs))]
+    with session(engine.alias) as other:
+        other.begin()
+        other.sql("SELECT 1 FROM django_jobs_job FOR UPDATE")
+        writer._parts, writer._tries = [part], 3
+        writer._put_locked_aside(part)
+    assert (writer._parts, writer._aside, writer._tries) == ([], part, 0)
+
+
 def test_the_last_progress_is_stored_before_the_end(engine: Engine) -> None:
     jobs = claimed(engine, 2)
     with desk(engine) as found:
@@ -189,6 +226,18 @@ def test_the_last_progress_is_stored_before_the_end(engine: Engine) -> None:
         wait_for(lambda: len(found.freed) == 2)
     rows = Job.objects.using(engine.alias).filter(pk__in=[job.id for job in jobs])
     assert {(row.status, row.progress["done"]) for row in rows} == {("done", 3)}
+
+
+def test_progress_that_is_refused_while_the_database_answers_is_said_and_stored_later(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (job,) = claimed(engine, 1)
+    monkeypatch.setattr(log, "_failures_said", {})
+    Failing(monkeypatch, engine, "store_progress", *[OperationalError("somebody holds it")] * 2)
+    with desk(engine) as found:
+        found.writer.report(job.run, '{"done": 1}')
+        wait_for(lambda: Job.objects.using(engine.alias).get(pk=job.id).progress == {"done": 1})
+    assert [record.message for record in caplog.records] == ["Storing progress failed; it goes on"]
 
 
 def test_progress_that_cannot_be_stored_keeps_no_outcome_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
