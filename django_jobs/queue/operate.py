@@ -50,7 +50,7 @@ def cancel(
 
 def _ask_to_stop(seen: Any, said: str) -> bool:
     with engine(seen._state.db).acting():
-        asked = _change(seen, cancel_reason=said, history=_history(seen, ASKED_TO_STOP, said))
+        asked = _change(seen, unless_asked=True, cancel_reason=said, history=_history(seen, ASKED_TO_STOP, said))
     if asked:
         log.job_act(seen.pk, "is asked to stop", said)
     return asked
@@ -150,10 +150,15 @@ def _expect(seen: Any, states: Collection[str]) -> None:
         raise StateConflict(f"Job {seen.pk} {_state(seen)}; only {' or '.join(sorted(states))} was asked for.")
 
 
-def _change(seen: Any, **values: Any) -> bool:
-    """Write unless the job has moved on; whether a claim was made since is told by the token."""
-    jobs = Job.objects.using(seen._state.db)
-    return bool(jobs.filter(pk=seen.pk, status=seen.status, token=seen.token).update(**values))
+def _change(seen: Any, *, unless_asked: bool = False, **values: Any) -> bool:
+    """Write unless the job has moved on; whether a claim was made since is told by the token.
+
+    `unless_asked`: nor when its run was asked to stop meanwhile, which changes neither state nor token.
+    """
+    rows = Job.objects.using(seen._state.db).filter(pk=seen.pk, status=seen.status, token=seen.token)
+    if unless_asked:
+        rows = rows.filter(cancel_reason__isnull=True)
+    return bool(rows.update(**values))
 
 
 def _history(seen: Any, cause: str, said: str) -> list[dict[str, Any]]:
