@@ -112,11 +112,12 @@ def _workers(alias: str) -> list[dict[str, Any]]:
 
 
 def _unknown_types(alias: str) -> list[dict[str, Any]]:
-    """Return the types of which jobs are parked and that no live worker of their queue knows."""
+    """Return the types of which jobs are parked, by no pause in force, and that no live worker of their queue knows."""
     live = list(live_workers(alias))
+    paused = Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.TYPE, name=OuterRef("type"))
     rows = (
         Job.objects.using(alias)
-        .filter(parked=Job.Parked.TYPE)
+        .filter(Q(parked=Job.Parked.TYPE) | Q(parked=Job.Parked.PAUSE) & ~Exists(paused))
         .values("type", "queue")
         .annotate(jobs=Count("id"), oldest=Min("run_at"), clock=Min(Now(), output_field=DateTimeField()))
         .order_by("type", "queue")

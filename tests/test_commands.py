@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from django_jobs import pause, resume
 from django_jobs.engines.base import ClaimOrder, Done, Engine
 from django_jobs.models import Job, Worker
 from tests.acts import Ran, age, dead
 from tests.app.jobs import leave_effect, nothing
-from tests.engines.common import claim_one, enqueue, settled
+from tests.engines.common import claim_one, enqueue, order, settled
 from tests.harness import Tree, wait_for
 
 pytestmark = [pytest.mark.django_db(databases="__all__")]
@@ -35,8 +36,8 @@ def test_status_counts_what_the_table_holds(engine: Engine) -> None:
     nothing.using(delay=60).enqueue()
     nothing.using(queue="mail").enqueue()
     leave_effect.enqueue("unknown to the worker")
-    order = ClaimOrder(locked_by="w:1", lease=30, limit=4, queues=("default",), types=(nothing.name,))
-    claimed = engine.claim(order).jobs
+    asked = ClaimOrder(locked_by="w:1", lease=30, limit=4, queues=("default",), types=(nothing.name,))
+    claimed = engine.claim(asked).jobs
     engine.complete([Done(claimed[0].run, None)])
     state = as_json("status")
     rows = {row["queue"]: row for row in state["queues"]}
@@ -51,6 +52,21 @@ def test_status_counts_what_the_table_holds(engine: Engine) -> None:
     text = jobs("status")
     assert "No worker runs: start `manage.py runworkers`." in text
     assert f"No live worker knows '{leave_effect.name}': 1 jobs parked" in text
+
+
+def test_status_names_a_type_that_was_removed_while_a_pause_had_its_jobs_parked(engine: Engine) -> None:
+    enqueue(2)
+    pause(type=nothing)
+    assert engine.claim(order(10)).parked == 2
+    assert as_json("status")["unknown_types"] == []
+    resume(type=nothing)
+    live = Worker.objects.using(engine.alias).create(
+        id="w", host="host", pid=7, supervisor_pid=6, queues=None, types=[nothing.name], threads=4
+    )
+    assert as_json("status")["unknown_types"] == []
+    Worker.objects.using(engine.alias).filter(pk=live.pk).update(types=[leave_effect.name])
+    ((name, number),) = [(row["type"], row["jobs"]) for row in as_json("status")["unknown_types"]]
+    assert (name, number) == (nothing.name, 2)
 
 
 def test_status_shows_workers_and_whether_they_live(engine: Engine) -> None:
