@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from io import StringIO
 from typing import Any
@@ -14,8 +15,9 @@ from django_jobs.engines.base import ClaimOrder, Done, Engine
 from django_jobs.models import Job, Worker
 from tests.acts import Ran, age, dead
 from tests.app.jobs import leave_effect, nothing
-from tests.engines.common import claim_one, enqueue, order, settled
+from tests.engines.common import beside_others, claim_one, enqueue, order, settled, sql
 from tests.harness import Tree, wait_for
+from tests.threads import session
 
 pytestmark = [pytest.mark.django_db(databases="__all__")]
 
@@ -173,6 +175,39 @@ def test_jobs_before_migrate_ends_in_one_line(engine: Engine, monkeypatch: pytes
         jobs("list")
     assert caught.value.returncode == 2
     assert "\n" not in str(caught.value)
+
+
+@beside_others
+def test_pausing_in_a_database_that_is_read_only_ends_in_one_line_that_says_so(engine: Engine) -> None:
+    on, off = {
+        "postgresql": ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off"),
+        "sqlite": ("PRAGMA query_only = on", "PRAGMA query_only = off"),
+    }[engine.name]
+    sql(engine, on)
+    try:
+        ran = Ran("pause", "--queue", "mail")
+    finally:
+        sql(engine, off)
+    assert ran.code == 2
+    assert re.fullmatch(r"The jobs' database refused \(.*read-?only.*\); it is read-only: [^\n]*", ran.error)
+
+
+@beside_others
+def test_acting_on_a_database_that_somebody_holds_ends_in_one_line_that_says_so(engine: Engine) -> None:
+    holds, waits, waits_on = {
+        "postgresql": ("LOCK django_jobs_pause", "SET lock_timeout = 100", "RESET lock_timeout"),
+        "sqlite": ("UPDATE django_jobs_job SET losses = 0", "PRAGMA busy_timeout = 100", "PRAGMA busy_timeout = 5000"),
+    }[engine.name]
+    with session(engine.alias) as other:
+        other.begin()
+        other.sql(holds)
+        sql(engine, waits)
+        try:
+            ran = Ran("pause", "--queue", "mail")
+        finally:
+            sql(engine, waits_on)
+    assert ran.code == 2
+    assert re.fullmatch(r"The jobs' database refused \([^\n]*\); somebody holds it; try again [^\n]*", ran.error)
 
 
 @pytest.mark.process
