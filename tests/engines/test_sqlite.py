@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connections
 
+from django_jobs import StateConflict
 from django_jobs.engines.base import Done, Run
+from tests.acts import Ran
 from tests.engines.common import alone, beside_others, claim, enqueue, ids, on_sqlite, running, settled
 from tests.threads import session
 
@@ -93,3 +95,26 @@ def test_every_running_job_is_given_back_at_a_start_whatever_its_lease(engine: E
     assert all(0 <= item.seconds < 5 for item in found)
     assert not engine.expired_exist()
     assert not engine.reaps_by_lease
+
+
+@beside_others
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_act_waits_for_another_writer_no_longer_than_an_enqueue(
+    engine: Engine, deferring: Session, settings: Any, inside: bool
+) -> None:
+    settings.DJANGO_JOBS = {"ENQUEUE_TIMEOUT": 0.2}
+    (job,) = enqueue(1)
+    with session(engine.alias) as other:
+        before = deferring.sql("PRAGMA busy_timeout")
+        other.begin()
+        other.sql("UPDATE django_jobs_job SET losses = 0")
+        if inside:
+            deferring.begin()
+        with pytest.raises(StateConflict, match=r"did not end within 0\.2 s \(ENQUEUE_TIMEOUT\)"):
+            deferring.do(job.cancel)
+        if inside:
+            deferring.rollback()
+        assert Ran("cancel", str(job.pk)).code == 2
+        other.rollback()
+    assert deferring.sql("PRAGMA busy_timeout") == before
+    assert job.cancel().status == "cancelled"

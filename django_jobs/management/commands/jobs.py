@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
 from django_jobs import report
-from django_jobs.exceptions import ConfigurationError, JobDoesNotExist
+from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
 from django_jobs.management import acts, given, remedy, text
 from django_jobs.management.acts import Answer
 from django_jobs.models import Job
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         try:
             answer = getattr(self, f"_{options['verb']}", None)
             found = answer(options) if answer else getattr(acts, options["verb"])(options, self.stderr.write)
-        except (ConfigurationError, JobDoesNotExist) as error:
+        except (ConfigurationError, JobDoesNotExist, StateConflict) as error:
             raise CommandError(str(error), returncode=2) from error
         except (DatabaseError, InterfaceError) as error:
             raise CommandError(remedy.one_line(error), returncode=2) from error
