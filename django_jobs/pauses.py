@@ -72,6 +72,8 @@ def pause(
 
 def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool:  # noqa: A002
     """Have the jobs of a paused queue or type be started again; return whether it was paused."""
+    from django.db.models.functions import Now
+
     from django_jobs.engines import jobs_alias
     from django_jobs.models import Pause
 
@@ -79,7 +81,8 @@ def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool
     rows = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name)
     with transaction.atomic(using=rows.db):
         deleted, _ = rows.in_force().delete()
-        rows.delete()  # one that had ended by itself
+        # One that had ended by itself, but none that somebody makes at this moment.
+        rows.filter(until__lte=Now()).delete()
         if deleted:
             log.when_committed(rows.db, log.resumed, kind, name)
     return bool(deleted)
