@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from concurrent.futures import wait
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connections
 
 from django_jobs import StateConflict
+from django_jobs.engines import engine as engine_of
 from django_jobs.engines.base import Done, Run
 from tests.acts import Ran
-from tests.engines.common import alone, beside_others, claim, enqueue, ids, on_sqlite, running, settled
+from tests.engines.common import alone, beside_others, claim, enqueue, ids, on_sqlite, row, running, settled
 from tests.threads import session
 
 if TYPE_CHECKING:
@@ -118,3 +122,38 @@ def test_an_act_waits_for_another_writer_no_longer_than_an_enqueue(
         other.rollback()
     assert deferring.sql("PRAGMA busy_timeout") == before
     assert job.cancel().status == "cancelled"
+
+
+# Whether the database answers and can be written.
+
+
+@beside_others
+def test_a_database_that_another_writer_holds_for_long_is_not_away(engine: Engine) -> None:
+    with session(engine.alias) as other:
+        other.sql("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        assert engine.probe(timeout=0.2)
+        assert time.monotonic() - began >= 0.2  # it was waited for
+        other.sql("ROLLBACK")
+    assert not engine.was_away_since(began)
+    assert engine.probe(timeout=0.2)
+
+
+@beside_others
+def test_a_probe_leaves_no_lock_and_changes_nothing(engine: Engine) -> None:
+    (job,) = enqueue(1)
+    before = row(engine, job.pk)
+    assert engine.probe(timeout=1)
+    assert row(engine, job.pk) == before
+    assert len(ids(claim(engine))) == 1
+
+
+@alone
+def test_a_file_that_can_only_be_read_is_away(engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    file = tmp_path / "jobs.sqlite3"
+    with closing(sqlite3.connect(file)) as raw:
+        raw.execute("CREATE TABLE django_jobs_job (id INTEGER)")
+    for mode, there in (("rw", True), ("ro", False)):
+        settings = {**connections[engine.alias].settings_dict, "NAME": f"file:{file}?mode={mode}"}
+        monkeypatch.setitem(connections.settings, mode, settings)
+        assert engine_of(mode).probe(timeout=1) is there

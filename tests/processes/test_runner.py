@@ -16,6 +16,7 @@ from django_jobs.workers.executor import Assigned, Executor
 from django_jobs.workers.runner import Runner
 from tests.app.jobs import nothing
 from tests.app.models import Effect
+from tests.engines.common import on_sqlite
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, with_tables
 from tests.processes.parts import SETTINGS, Tables
@@ -233,6 +234,18 @@ def test_an_error_at_the_end_of_an_outage_counts_as_lost(engine: Engine, monkeyp
     assert end(run(engine, monkeypatch, raises(OperationalError()))) == ("ready", "loss", "database away")
     monkeypatch.setattr(engine, "_away_at", time.monotonic() - 4)
     assert end(run(engine, monkeypatch, raises(OperationalError()))) == ("ready", "attempt", "raised")
+
+
+@on_sqlite
+def test_a_handler_that_was_locked_out_by_another_writer_is_charged_as_for_any_error(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_jobs.workers.runner.connect_timeout", lambda lease: 0.2)
+    with session(engine.alias) as other:
+        other.sql("BEGIN EXCLUSIVE")
+        outcome = run(engine, monkeypatch, raises(OperationalError("database is locked")))
+        other.sql("ROLLBACK")
+    assert end(outcome) == ("ready", "attempt", "raised")
 
 
 @on_postgresql
