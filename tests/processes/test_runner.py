@@ -13,7 +13,7 @@ from django_jobs import Retry, registry
 from django_jobs.engines.base import Claimed, Done, Engine, Settlement
 from django_jobs.registry import JobType
 from django_jobs.workers.executor import Assigned, Executor
-from django_jobs.workers.runner import Runner
+from django_jobs.workers.runner import Runner, describe
 from tests.app.jobs import nothing
 from tests.app.models import Effect
 from tests.engines.common import on_sqlite
@@ -259,3 +259,9 @@ def test_a_session_that_was_ended_between_two_jobs_costs_the_second_nothing(
     with session(engine.alias) as other:
         other.sql("SELECT pg_terminate_backend(%s, 10000)", raw.info.backend_pid)
     assert isinstance(run(engine, monkeypatch, ask), Done)
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "two\nlines " * 500, "y" * 500])
+def test_an_error_in_short_is_one_line_of_at_most_500_characters(text: str) -> None:
+    short = describe(ValueError(text))
+    assert (len(short) <= 500, len(short.splitlines())) == (True, 1)
