@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from io import StringIO
 from typing import Any
 
@@ -16,7 +18,7 @@ from django_jobs.models import Job, Worker
 from tests.acts import Ran, age, dead
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import beside_others, claim_one, enqueue, order, settled, sql
-from tests.harness import Tree, wait_for
+from tests.harness import ROOT, Tree, wait_for
 from tests.threads import session
 
 pytestmark = [pytest.mark.django_db(databases="__all__")]
@@ -167,6 +169,32 @@ def test_a_missing_job_is_named(engine: Engine) -> None:
 def test_runworkers_refuses_wrong_options_with_one_line_and_exit_2(tree: Tree, options: list[str], says: str) -> None:
     ended = tree.run("runworkers", *options)
     assert (ended.returncode, ended.stderr.strip(), ended.stdout) == (2, f"CommandError: {says}", "")
+
+
+WITHOUT_FORK = """
+import os, sys
+for name in ("fcntl", "termios"):
+    sys.modules[name] = None
+del os.fork
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", "runworkers"])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_runworkers_refuses_a_system_that_cannot_fork_with_one_line_and_exit_2(tree: Tree) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FORK],
+        env=tree.environment({}),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (
+        2, "CommandError: runworkers needs a system that can fork, such as Linux.\n",
+    )  # fmt: skip
 
 
 def test_jobs_before_migrate_ends_in_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
