@@ -158,8 +158,9 @@ def test_a_missing_job_is_named(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--threads", "0"], "--threads is '0'; give a whole number from 1 to 1000."),
-        (["--processes", "x"], "--processes is 'x'; give a whole number from 1 to 1000."),
+        (["--threads", "0"], "--threads is '0'; give a whole number from 1 to 1,000."),
+        (["--threads", "1001"], "--threads is '1001'; give a whole number from 1 to 1,000."),
+        (["--processes", "x"], "--processes is 'x'; give a whole number from 1 to 1,000."),
         (
             ["--queues", "a b"],
             "--queues: the queue name 'a b' has a comma, a space or a control character; leave it out.",

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser, SystemCheckError
 
 from django_jobs import log, registry
-from django_jobs.conf import conf, queue_name
+from django_jobs.conf import conf, queue_name, worker_count
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.management.given import refuse
@@ -19,9 +19,10 @@ from django_jobs.workers.plan import Plan
 def _count(given: str | None, option: str, default: int) -> int:
     if given is None:
         return default
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:20]) <= 1000):
-        raise ConfigurationError(f"{option} is {given!r}; give a whole number from 1 to 1000.")
-    return int(given)
+    try:
+        return worker_count(int(given[:20]) if given.isascii() and given.isdecimal() else given)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} is {given!r}; {error}.") from None
 
 
 def _queues(given: str | None, default: tuple[str, ...] | None) -> tuple[str, ...] | None:
