@@ -85,11 +85,11 @@ def _check_sqlite(alias: str) -> list[CheckMessage]:
 
 @register("django_jobs")
 def check_foreign_keys(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """No foreign key may point to Job: jobs are moved and deleted in bulk when their time is over."""
+    """No foreign key may point to Job: finished jobs are deleted in bulk."""
     return [
         Error(
             f"{model._meta.label}.{field.name} is a foreign key to a job.",
-            hint="Keep the job's id in a BigIntegerField: finished jobs are moved and deleted in bulk.",
+            hint="Keep the job's id in a BigIntegerField: finished jobs are deleted in bulk.",
             obj=model,
             id="django_jobs.E005",
         )

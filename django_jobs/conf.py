@@ -18,6 +18,9 @@ from django_jobs.outcomes import LONGEST_DELAY
 
 MIB = 1024 * 1024
 LARGEST_WHOLE = 2**31 - 1
+MOST_ATTEMPTS = 1_000_000
+# Of processes, and of threads in each: fewer than a worker process has seats for what it runs.
+MOST_WORKERS = 1000
 # What no Python process stays under: a smaller number was meant as something else than bytes.
 LEAST_MEMORY = 16 * MIB
 LARGEST_MEMORY = 2**60
@@ -35,10 +38,19 @@ def _duration(value: Any) -> float:
     return float(value)
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_WHOLE:
-        raise ValueError(f"give a whole number from 1 to {LARGEST_WHOLE:,}")
+def _whole(value: Any, most: int = LARGEST_WHOLE) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ValueError(f"give a whole number from 1 to {most:,}")
     return value
+
+
+def worker_count(value: Any) -> int:
+    """Return a usable number of processes or threads, or raise ValueError saying what would be one."""
+    return _whole(value, MOST_WORKERS)
+
+
+def _attempts(value: Any) -> int:
+    return _whole(value, MOST_ATTEMPTS)
 
 
 def _whole_or_none(value: Any) -> int | None:
@@ -89,8 +101,8 @@ class Conf:
     """The settings of django_jobs; every field is a key of DJANGO_JOBS in lower case. Durations are seconds."""
 
     queues: tuple[str, ...] | None = _setting(None, _queues)
-    processes: int = _setting(1, _whole)
-    threads: int = _setting(4, _whole)
+    processes: int = _setting(1, worker_count)
+    threads: int = _setting(4, worker_count)
     lease: float = _setting(30.0, _duration)
     heartbeat: float = _setting(10.0, _duration)
     poll_interval: float = _setting(1.0, _duration)
@@ -100,7 +112,7 @@ class Conf:
     max_process_memory: int | None = _setting(None, _memory)
     enqueue_timeout: float = _setting(5.0, _duration)
     backoff: Backoff = field(default_factory=Backoff, metadata={"convert": _backoff})
-    max_attempts: int = _setting(8, _whole)
+    max_attempts: int = _setting(8, _attempts)
     default_timeout: float = _setting(900.0, _duration)
     max_uncounted: int = _setting(10, _whole)
     idempotency_window: float = _setting(86_400.0, _duration)

@@ -102,8 +102,8 @@ class JobFunction(Generic[C, P, R_co]):
 
         `delay` counts from the database's clock at the enqueue; `run_at` is an aware datetime. After `expires`, a
         datetime or a duration from the enqueue, no run of the job starts: it is cancelled instead. `unique` says how
-        long `idempotency_key` holds: "window" (default) until the row is archived, "unfinished" until the job has
-        ended, "waiting" until it is claimed. `detached` allows an enqueue while a transaction is open on another
+        long `idempotency_key` holds: "window" (default) until the row is deleted, as by `jobs purge`, "unfinished" until
+        the job has ended, "waiting" until it is claimed. `detached` allows an enqueue while a transaction is open on another
         database and none on the jobs' database. Raises InvalidJob or InvalidJobType when an option is unknown or its
         value cannot be used; what does not go together is found by the enqueue.
         """

@@ -81,7 +81,7 @@ class DeadlinePassed(BaseException):
 
 
 class ConfigurationError(JobsError):
-    """A command cannot start with the settings or options it was given."""
+    """A setting, an option of a command or the kind of database cannot be used; nothing was started or written."""
 
 
 class JobDoesNotExist(JobsError):

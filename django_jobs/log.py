@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,6 +25,11 @@ def _say(level: int, text: str, *values: object, **options: Any) -> None:
         logger.log(level, text, *values, **options)
     except Exception:
         pass  # a project's filter that raises must not end our threads
+
+
+def when_committed(alias: str, line: Callable[..., None], *values: object) -> None:
+    """Say a line of what is true when the transaction has committed, and only then."""
+    transaction.on_commit(partial(line, *values), using=alias, robust=True)
 
 
 def _job(claimed: Claimed) -> dict[str, object]:

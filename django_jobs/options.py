@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from django_jobs.backoff import Backoff
-from django_jobs.conf import queue_name
+from django_jobs.conf import MOST_ATTEMPTS, queue_name
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.outcomes import seconds
 from django_jobs.payload import UNSTORABLE
@@ -35,7 +35,7 @@ def priority(value: object) -> int:
 
 
 def max_attempts(value: object) -> int:
-    return whole(value, "max_attempts", 1, 1_000_000)
+    return whole(value, "max_attempts", 1, MOST_ATTEMPTS)
 
 
 def timeout(value: object) -> float:

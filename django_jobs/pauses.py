@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from django.conf import settings
+from django.db import transaction
 
 from django_jobs import log, options
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
@@ -39,7 +40,6 @@ def pause(
     caller's transaction has committed: what a worker has claimed by then is run. Raises InvalidJob or InvalidJobType when
     neither or both are given, or a value cannot be used.
     """
-    from django.db import transaction
     from django.db.models.functions import Now
 
     from django_jobs.engines import (  # needs models, and this module is imported while INSTALLED_APPS loads
@@ -66,21 +66,25 @@ def pause(
         found: Pause | None = rows.in_force().filter(kind=kind, name=name).first()
         if found is None:
             raise InvalidJob(f"until is {shown(until)}, which is past by the database's clock; give a later time.")
-    log.paused(kind, name, found.until, found.by, found.why)
+        log.when_committed(rows.db, log.paused, kind, name, found.until, found.by, found.why)
     return found
 
 
 def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool:  # noqa: A002
     """Have the jobs of a paused queue or type be started again; return whether it was paused."""
+    from django.db.models.functions import Now
+
     from django_jobs.engines import jobs_alias
     from django_jobs.models import Pause
 
     kind, name = _what(queue, type)
     rows = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name)
-    deleted, _ = rows.in_force().delete()
-    rows.delete()  # one that had ended by itself
-    if deleted:
-        log.resumed(kind, name)
+    with transaction.atomic(using=rows.db):
+        deleted, _ = rows.in_force().delete()
+        # One that had ended by itself, but none that somebody makes at this moment.
+        rows.filter(until__lte=Now()).delete()
+        if deleted:
+            log.when_committed(rows.db, log.resumed, kind, name)
     return bool(deleted)
 
 

@@ -21,6 +21,7 @@ DEPTH_LIMIT = 100
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # The largest int that Python itself turns into text without being told to.
 DIGITS_LIMIT_BITS = 14_000
+LEFT_OUT = " ... {} characters left out ... "
 # A number with a positive exponent, or a text to step over.
 _EXPONENT = re.compile(r'"(?:[^"\\]+|\\.)*"|-?\d[\d.]*e\+\d+')
 
@@ -114,10 +115,13 @@ def _remedy(value: object) -> str:
 
 
 def storable(text: str, limit: int | None = None) -> str:
-    """Return text that every database stores: NUL and lone surrogates replaced, cut to `limit` characters."""
+    """Return text that every database stores: NUL and lone surrogates replaced.
+
+    Cut in its middle to `limit` characters, with a notice; a line stays one.
+    """
     if limit is not None and len(text) > limit:
-        half = limit // 2
-        text = f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+        half = max(limit - len(LEFT_OUT.format(len(text))), 0) // 2
+        text = text[:half] + LEFT_OUT.format(len(text) - 2 * half) + text[len(text) - half :]
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

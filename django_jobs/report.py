@@ -13,9 +13,9 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
 from django_jobs.models import Job, Pause, Worker
+from django_jobs.queue.operate import FINISHED
 
 UNSUCCESSFUL = (Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
-FINAL = (Job.Status.DONE, Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
 # Finished rows may be millions: beyond this they are not counted but said to be more.
 COUNT_LIMIT = 100_000
 
@@ -26,7 +26,7 @@ def status() -> dict[str, Any]:
     return {
         "database": f"{engine(alias).describe()} ({alias})",
         "queues": _queues(alias),
-        "finished": {state.value: _capped(alias, state) for state in FINAL},
+        "finished": {state.value: _capped(alias, state) for state in FINISHED},
         "count_limit": COUNT_LIMIT,
         "workers": _workers(alias),
         "pauses": pauses(),
@@ -112,11 +112,12 @@ def _workers(alias: str) -> list[dict[str, Any]]:
 
 
 def _unknown_types(alias: str) -> list[dict[str, Any]]:
-    """Return the types of which jobs are parked and that no live worker of their queue knows."""
+    """Return the types of which jobs are parked, by no pause in force, and that no live worker of their queue knows."""
     live = list(live_workers(alias))
+    paused = Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.TYPE, name=OuterRef("type"))
     rows = (
         Job.objects.using(alias)
-        .filter(parked=Job.Parked.TYPE)
+        .filter(Q(parked=Job.Parked.TYPE) | Q(parked=Job.Parked.PAUSE) & ~Exists(paused))
         .values("type", "queue")
         .annotate(jobs=Count("id"), oldest=Min("run_at"), clock=Min(Now(), output_field=DateTimeField()))
         .order_by("type", "queue")

@@ -2,19 +2,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from django_jobs import pause, resume
 from django_jobs.engines.base import ClaimOrder, Done, Engine
 from django_jobs.models import Job, Worker
 from tests.acts import Ran, age, dead
 from tests.app.jobs import leave_effect, nothing
-from tests.engines.common import claim_one, enqueue, settled
-from tests.harness import Tree, wait_for
+from tests.engines.common import beside_others, claim_one, enqueue, order, settled, sql
+from tests.harness import ROOT, Tree, wait_for
+from tests.threads import session
 
 pytestmark = [pytest.mark.django_db(databases="__all__")]
 
@@ -35,8 +40,8 @@ def test_status_counts_what_the_table_holds(engine: Engine) -> None:
     nothing.using(delay=60).enqueue()
     nothing.using(queue="mail").enqueue()
     leave_effect.enqueue("unknown to the worker")
-    order = ClaimOrder(locked_by="w:1", lease=30, limit=4, queues=("default",), types=(nothing.name,))
-    claimed = engine.claim(order).jobs
+    asked = ClaimOrder(locked_by="w:1", lease=30, limit=4, queues=("default",), types=(nothing.name,))
+    claimed = engine.claim(asked).jobs
     engine.complete([Done(claimed[0].run, None)])
     state = as_json("status")
     rows = {row["queue"]: row for row in state["queues"]}
@@ -51,6 +56,21 @@ def test_status_counts_what_the_table_holds(engine: Engine) -> None:
     text = jobs("status")
     assert "No worker runs: start `manage.py runworkers`." in text
     assert f"No live worker knows '{leave_effect.name}': 1 jobs parked" in text
+
+
+def test_status_names_a_type_that_was_removed_while_a_pause_had_its_jobs_parked(engine: Engine) -> None:
+    enqueue(2)
+    pause(type=nothing)
+    assert engine.claim(order(10)).parked == 2
+    assert as_json("status")["unknown_types"] == []
+    resume(type=nothing)
+    live = Worker.objects.using(engine.alias).create(
+        id="w", host="host", pid=7, supervisor_pid=6, queues=None, types=[nothing.name], threads=4
+    )
+    assert as_json("status")["unknown_types"] == []
+    Worker.objects.using(engine.alias).filter(pk=live.pk).update(types=[leave_effect.name])
+    ((name, number),) = [(row["type"], row["jobs"]) for row in as_json("status")["unknown_types"]]
+    assert (name, number) == (nothing.name, 2)
 
 
 def test_status_shows_workers_and_whether_they_live(engine: Engine) -> None:
@@ -138,8 +158,9 @@ def test_a_missing_job_is_named(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--threads", "0"], "--threads is '0'; give a whole number from 1 to 1000."),
-        (["--processes", "x"], "--processes is 'x'; give a whole number from 1 to 1000."),
+        (["--threads", "0"], "--threads is '0'; give a whole number from 1 to 1,000."),
+        (["--threads", "1001"], "--threads is '1001'; give a whole number from 1 to 1,000."),
+        (["--processes", "x"], "--processes is 'x'; give a whole number from 1 to 1,000."),
         (
             ["--queues", "a b"],
             "--queues: the queue name 'a b' has a comma, a space or a control character; leave it out.",
@@ -151,12 +172,71 @@ def test_runworkers_refuses_wrong_options_with_one_line_and_exit_2(tree: Tree, o
     assert (ended.returncode, ended.stderr.strip(), ended.stdout) == (2, f"CommandError: {says}", "")
 
 
+WITHOUT_FORK = """
+import os, sys
+for name in ("fcntl", "termios"):
+    sys.modules[name] = None
+del os.fork
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", "runworkers"])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.django_db(transaction=True, databases="__all__")
+def test_runworkers_refuses_a_system_that_cannot_fork_with_one_line_and_exit_2(tree: Tree) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FORK],
+        env=tree.environment({}),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (
+        2, "CommandError: runworkers needs a system that can fork, such as Linux.\n",
+    )  # fmt: skip
+
+
 def test_jobs_before_migrate_ends_in_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Job._meta, "db_table", "not_there")
     with pytest.raises(CommandError, match=r"was `manage\.py migrate` run") as caught:
         jobs("list")
     assert caught.value.returncode == 2
     assert "\n" not in str(caught.value)
+
+
+@beside_others
+def test_pausing_in_a_database_that_is_read_only_ends_in_one_line_that_says_so(engine: Engine) -> None:
+    on, off = {
+        "postgresql": ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off"),
+        "sqlite": ("PRAGMA query_only = on", "PRAGMA query_only = off"),
+    }[engine.name]
+    sql(engine, on)
+    try:
+        ran = Ran("pause", "--queue", "mail")
+    finally:
+        sql(engine, off)
+    assert ran.code == 2
+    assert re.fullmatch(r"The jobs' database refused \(.*read-?only.*\); it is read-only: [^\n]*", ran.error)
+
+
+@beside_others
+def test_acting_on_a_database_that_somebody_holds_ends_in_one_line_that_says_so(engine: Engine) -> None:
+    holds, waits, waits_on = {
+        "postgresql": ("LOCK django_jobs_pause", "SET lock_timeout = 100", "RESET lock_timeout"),
+        "sqlite": ("UPDATE django_jobs_job SET losses = 0", "PRAGMA busy_timeout = 100", "PRAGMA busy_timeout = 5000"),
+    }[engine.name]
+    with session(engine.alias) as other:
+        other.begin()
+        other.sql(holds)
+        sql(engine, waits)
+        try:
+            ran = Ran("pause", "--queue", "mail")
+        finally:
+            sql(engine, waits_on)
+    assert ran.code == 2
+    assert re.fullmatch(r"The jobs' database refused \([^\n]*\); somebody holds it; try again [^\n]*", ran.error)
 
 
 @pytest.mark.process

@@ -7,7 +7,8 @@ import pytest
 from django.test import override_settings
 
 from django_jobs import Backoff
-from django_jobs.conf import BadSetting, Conf, conf, problems
+from django_jobs.conf import MOST_WORKERS, BadSetting, Conf, conf, problems
+from django_jobs.workers.seats import SEATS
 
 pytestmark = pytest.mark.fast
 
@@ -86,7 +87,7 @@ def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings:
         "QUEUES, SHUTDOWN_GRACE, THREADS"
     )
     assert str(caught.value) == (
-        "DJANGO_JOBS['THREADS'] is 0; give a whole number from 1 to 2,147,483,647. "
+        "DJANGO_JOBS['THREADS'] is 0; give a whole number from 1 to 1,000. "
         f"DJANGO_JOBS has an unknown key 'lease'; known are {known}."
     )
 
@@ -104,7 +105,14 @@ def test_an_unknown_key_is_named_with_the_known_ones(key: object) -> None:
 
 
 DURATIONS = ["LEASE", "HEARTBEAT", "POLL_INTERVAL", "SHUTDOWN_GRACE", "ENQUEUE_TIMEOUT", "DEFAULT_TIMEOUT", "DRAIN"]
-WHOLES = ["PROCESSES", "THREADS", "MAX_ATTEMPTS", "MAX_UNCOUNTED", "MAX_PAYLOAD_BYTES", "MAX_RESULT_BYTES"]
+WHOLES = {
+    "PROCESSES": 1000,
+    "THREADS": 1000,
+    "MAX_ATTEMPTS": 1_000_000,
+    "MAX_UNCOUNTED": 2**31 - 1,
+    "MAX_PAYLOAD_BYTES": 2**31 - 1,
+    "MAX_RESULT_BYTES": 2**31 - 1,
+}
 
 
 @pytest.mark.parametrize("key", DURATIONS)
@@ -154,7 +162,19 @@ def test_memory_that_cannot_be_meant_is_named_with_the_remedy(value: object) -> 
 def test_a_bad_number_is_named_with_the_remedy(key: str, value: object) -> None:
     (found,) = problems({key: value})
     assert found.startswith(f"DJANGO_JOBS[{key!r}] is ")
-    assert found.endswith("; give a whole number from 1 to 2,147,483,647.")
+    assert found.endswith(f"; give a whole number from 1 to {WHOLES[key]:,}.")
+
+
+@pytest.mark.parametrize("key", WHOLES)
+def test_a_number_is_taken_up_to_its_most_and_no_further(key: str) -> None:
+    assert problems({key: WHOLES[key]}) == []
+    assert problems({key: WHOLES[key] + 1}) == [
+        f"DJANGO_JOBS[{key!r}] is {WHOLES[key] + 1}; give a whole number from 1 to {WHOLES[key]:,}."
+    ]
+
+
+def test_a_worker_has_a_seat_for_each_thread_that_the_settings_allow() -> None:
+    assert MOST_WORKERS <= SEATS
 
 
 @pytest.mark.parametrize(

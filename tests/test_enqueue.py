@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import select
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Job
 from tests.app.jobs import nothing
 from tests.app.models import Effect
+from tests.engines.common import beside_others, on_postgresql, sql
 from tests.enqueues import (
     endless,
     keyed,
@@ -33,6 +35,7 @@ from tests.enqueues import (
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
+    from tests.threads import Session
 
 pytestmark = pytest.mark.django_db(databases="__all__")
 
@@ -261,3 +264,21 @@ def test_aenqueue_refuses_what_enqueue_refuses(engine: Engine) -> None:
     said = said_of("argument 'value'", "a set ({1}), not JSON; pass a list, for example sorted(value)")
     with refused(engine, InvalidJobType, said):
         async_to_sync(take.aenqueue)({1})
+
+
+@beside_others
+def test_an_enqueue_does_without_what_some_systems_lack(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections[engine.alias].ensure_connection()
+    monkeypatch.delattr(select, "poll")  # as on Windows
+    assert nothing.enqueue(1).refresh().status == "ready"
+
+
+@on_postgresql
+@beside_others
+def test_without_poll_a_connection_that_died_while_idle_is_replaced_as_well(
+    engine: Engine, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = sql(engine, "SELECT pg_backend_pid()")[0][0]
+    other.sql("SELECT pg_terminate_backend(%s, 5000)", pid)
+    monkeypatch.delattr(select, "poll")
+    assert nothing.enqueue(1).refresh().status == "ready"

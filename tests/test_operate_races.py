@@ -72,6 +72,22 @@ def test_a_cancel_that_meets_the_end_of_a_run_is_refused_and_changes_nothing(eng
 
 @on_postgresql
 @beside_others
+@pytest.mark.parametrize("ends", [True, False])
+def test_of_two_who_ask_a_run_to_stop_at_once_the_first_ones_words_are_kept(engine: Engine, ends: bool) -> None:
+    job = in_state(engine, "running")
+    with session(engine.alias) as other, session(engine.alias) as person:
+        other.begin()
+        other.do(partial(operate.cancel, job.pk, by="ada"))
+        late = person.start(partial(operate.cancel, job.pk, by="bob"))
+        wait_for_blocked()
+        other.commit() if ends else other.rollback()
+        assert late.result(10) == "asked"
+    said = "by ada" if ends else "by bob"
+    assert (job.refresh().cancel_reason, acts(job)) == (said, [(1, "asked to stop", said)])
+
+
+@on_postgresql
+@beside_others
 def test_a_cancel_that_meets_a_whole_run_sees_the_job_as_it_is_now_and_keeps_the_runs_line(engine: Engine) -> None:
     job = nothing.enqueue()
 

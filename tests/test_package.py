@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import json
 import os
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -111,6 +113,30 @@ def test_imports_make_no_circle() -> None:
         for name, tree in known.items()
     }
     assert len(list(TopologicalSorter(graph).static_order())) == len(known)
+
+
+def extras() -> dict[str, list[str]]:
+    """Return what each extra of the package asks for, by the names on the package index."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    return {
+        extra: [re.split(r"[\[<>=; ]", line)[0] for line in asked.split("\n") if line]
+        for extra, asked in setup["options.extras_require"].items()
+    }
+
+
+@pytest.mark.fast
+def test_every_extra_is_installed_somewhere() -> None:
+    files = ("README.md", "setup.cfg", "tox.ini", ".ci/run")
+    used = set(re.findall(r"\[(\w+)\]\"|django_jobs\[(\w+)\]", "".join((ROOT / name).read_text() for name in files)))
+    assert set(extras()) == {name for pair in used for name in pair if name}
+
+
+@pytest.mark.fast
+def test_the_page_on_internals_names_what_the_package_the_example_and_the_tests_need() -> None:
+    page = (ROOT / "docs" / "internals.md").read_text().partition("**Dependencies.**")[2].lower()
+    needed = {name for extra in ("postgresql", "demo", "test") for name in extras()[extra]} - {"django_jobs"}
+    assert [name for name in sorted(needed) if name not in page] == []
 
 
 @pytest.mark.fast

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -138,10 +139,19 @@ def test_results_at_the_limits_are_stored() -> None:
 
 
 def test_a_long_text_is_cut_in_its_middle() -> None:
-    assert storable("a" * 60 + "\x00" + "b" * 60, limit=20) == (
-        "a" * 10 + "\n... 101 characters left out ...\n" + "b" * 10
-    )
+    cut = storable("a" * 60 + "\x00" + "b" * 60, limit=60)
+    assert cut == "a" * 13 + " ... 95 characters left out ... " + "b" * 13
     assert storable("a\x00", limit=20) == "a\N{REPLACEMENT CHARACTER}"
+
+
+@quietly
+@given(st.integers(0, 3000), st.integers(50, 1000))
+def test_a_text_that_was_cut_is_one_line_within_the_limit_and_says_how_much_was_cut(size: int, limit: int) -> None:
+    cut = storable("x" * size, limit)
+    assert len(cut) <= limit
+    assert "\n" not in cut
+    left_out = re.search(r" \.\.\. (\d+) characters left out \.\.\. ", cut)
+    assert cut.count("x") == size - (int(left_out[1]) if left_out else 0)
 
 
 @quietly

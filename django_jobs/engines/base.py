@@ -297,7 +297,10 @@ class Engine(ABC):
         its start, and raises StateConflict when it waited for others as long as an enqueue would."""
 
     def probe(self, timeout: float) -> bool:
-        """Tell, on a new connection and within `timeout` seconds, whether the database answers and can be written."""
+        """Tell, on a new connection and within `timeout` seconds, whether the database answers and can be written.
+
+        One that others keep busy for as long is there.
+        """
         if self._answers(timeout):
             return True
         self._away_at = time.monotonic()

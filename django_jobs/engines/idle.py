@@ -21,8 +21,14 @@ def may_be_dead(connection: BaseDatabaseWrapper) -> bool:
         return False
     if raw.closed:
         return True
+    return _has_input(raw.fileno())
+
+
+def _has_input(descriptor: int) -> bool:
+    if not hasattr(select, "poll"):  # as on Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
     poll = select.poll()
-    poll.register(raw.fileno(), select.POLLIN)
+    poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from django.db.utils import DatabaseError
@@ -193,17 +194,22 @@ class SQLiteEngine(SQLiteStoring):
         return False
 
     def _answers(self, timeout: float) -> bool:
+        parameters = {**self.connection.get_connection_params(), "timeout": timeout}
         try:
-            raw = self.connection.get_new_connection(self.connection.get_connection_params())
-        except (DatabaseError, sqlite3.Error):
-            return False
-        try:
-            raw.execute("SELECT 1 FROM django_jobs_job LIMIT 1").fetchall()
-        except sqlite3.Error:
-            return False
-        finally:
-            raw.close()
+            with closing(self.connection.get_new_connection(parameters)) as raw:
+                raw.execute("BEGIN IMMEDIATE")
+                # Only a statement that could write is refused in a file that is read-only.
+                raw.execute("DELETE FROM django_jobs_job WHERE 0")
+                raw.execute("ROLLBACK")
+        except (DatabaseError, sqlite3.Error) as error:
+            return _is_busy(error)
         return True
+
+
+def _is_busy(error: Exception) -> bool:
+    """Tell whether another connection writes: then the file is there and can be written, only not by us now."""
+    name = getattr(error, "sqlite_errorname", None) or getattr(error.__cause__, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:

@@ -12,7 +12,7 @@ from django.db import OperationalError, transaction
 from django_jobs.conf import conf
 from django_jobs.engines.base import HOLDER_FIELDS, Engine, NewJob, milliseconds
 from django_jobs.engines.sqlite_parts import LATER, UNLESS_TAKEN, one_of, stored
-from django_jobs.exceptions import EnqueueTimeout
+from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 
 
@@ -31,8 +31,16 @@ class SQLiteStoring(Engine):
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        with self._writing():
-            yield
+        limit = conf().enqueue_timeout
+        # All of it is bounded: inside the caller's transaction the lock may be had only by the first write.
+        try:
+            with self._bounded(None), self._writing():
+                yield
+        except EnqueueTimeout as error:
+            raise StateConflict(
+                f"Another transaction holds the SQLite database, and did not end within {limit:g} s "
+                "(ENQUEUE_TIMEOUT); try again when it is over."
+            ) from error
 
     def insert(self, new: NewJob) -> Job:
         return self._inserted(new, "")[0]

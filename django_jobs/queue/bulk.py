@@ -90,15 +90,14 @@ def purge(choice: Choice, *, with_keys: bool = False, dry_run: bool = False, by:
         with engine().acting():
             free = deletable.filter(pk__in=batch).order_by("pk").select_for_update(skip_locked=True)
             ids = list(free.values_list("pk", flat=True)[:left])
-            if not dry_run:
+            if ids and not dry_run:
                 Job.objects.using(rows.db).filter(pk__in=ids).delete()
+                log.when_committed(rows.db, log.purged, len(ids), ids[0], ids[-1], by)
         came.count("to be deleted" if dry_run else "deleted", len(ids))
         if choice.ids is not None:
             came.refused = _kept(choice, set(batch) - set(ids))
         elif not with_keys:
             came.count("kept for their keys", rows.filter(holds, pk__in=batch).count())
-        if ids and not dry_run:
-            log.purged(len(ids), ids[0], ids[-1], by)
         yield came
         if left is not None:
             left -= len(ids)

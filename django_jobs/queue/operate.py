@@ -50,16 +50,22 @@ def cancel(
 
 def _ask_to_stop(seen: Any, said: str) -> bool:
     with engine(seen._state.db).acting():
-        asked = _change(seen, cancel_reason=said, history=_history(seen, ASKED_TO_STOP, said))
-    if asked:
-        log.job_act(seen.pk, "is asked to stop", said)
-    return asked
+        return _change(
+            seen,
+            "is asked to stop",
+            said,
+            unless_asked=True,
+            cancel_reason=said,
+            history=_history(seen, ASKED_TO_STOP, said),
+        )
 
 
 def _call_off(seen: Any, said: str) -> bool:
     with engine(seen._state.db).acting():
-        called_off = _change(
+        return _change(
             seen,
+            "is cancelled",
+            said,
             status=Job.Status.CANCELLED,
             parked=None,
             finished_at=Clock(),
@@ -67,9 +73,6 @@ def _call_off(seen: Any, said: str) -> bool:
             history=_history(seen, CALLED_OFF, said),
             idempotency_key=Case(When(key_holds=Job.KeyHolds.WINDOW, then=F("idempotency_key")), default=Value(None)),
         )
-    if called_off:
-        log.job_act(seen.pk, "is cancelled", said)
-    return called_off
 
 
 def requeue(job_id: int, *, why: str = "", by: str = "", states: Collection[str] = FINISHED) -> None:
@@ -86,7 +89,6 @@ def requeue(job_id: int, *, why: str = "", by: str = "", states: Collection[str]
             raise StateConflict(f"Job {job_id} {_state(seen)}; it can be requeued when it has ended.")
         _expect(seen, states)
         if _requeue(seen, said):
-            log.job_act(job_id, "is requeued", said)
             return
     raise _busy(job_id)
 
@@ -98,6 +100,8 @@ def _requeue(seen: Any, said: str) -> bool:
         with found.acting():
             return _change(
                 seen,
+                "is requeued",
+                said,
                 status=Job.Status.READY,
                 run_at=Clock(),
                 expires_at=None,
@@ -151,10 +155,18 @@ def _expect(seen: Any, states: Collection[str]) -> None:
         raise StateConflict(f"Job {seen.pk} {_state(seen)}; only {' or '.join(sorted(states))} was asked for.")
 
 
-def _change(seen: Any, **values: Any) -> bool:
-    """Write unless the job has moved on; whether a claim was made since is told by the token."""
-    jobs = Job.objects.using(seen._state.db)
-    return bool(jobs.filter(pk=seen.pk, status=seen.status, token=seen.token).update(**values))
+def _change(seen: Any, what: str, said: str, *, unless_asked: bool = False, **values: Any) -> bool:
+    """Write unless the job has moved on; whether a claim was made since is told by the token. Log it when it is true.
+
+    `unless_asked`: nor when its run was asked to stop meanwhile, which changes neither state nor token.
+    """
+    rows = Job.objects.using(seen._state.db).filter(pk=seen.pk, status=seen.status, token=seen.token)
+    if unless_asked:
+        rows = rows.filter(cancel_reason__isnull=True)
+    changed = bool(rows.update(**values))
+    if changed:
+        log.when_committed(rows.db, log.job_act, seen.pk, what, said)
+    return changed
 
 
 def _history(seen: Any, cause: str, said: str) -> list[dict[str, Any]]:

@@ -186,8 +186,7 @@ class Executor:
             return region.stop_asked or region.run_stopped(seat, run.id, run.token)
 
         def report(progress: dict[str, object]) -> None:
-            note = payload.storable(str(progress["note"]))
-            writer.report(run, payload.dump({**progress, "note": note}))
+            writer.report(run, payload.dump(progress))
 
         return Context(
             job_id=claimed.id,

@@ -232,7 +232,7 @@ def test_a_batch_that_is_sent_again_after_a_lost_answer_is_known_as_written(engi
 
 @alone
 def test_a_database_that_answers_is_there(engine: Engine) -> None:
-    assert engine.probe(timeout=2)
+    assert engine.probe(timeout=0.2)
     assert engine.describe().startswith({"postgresql": "PostgreSQL 1", "sqlite": "SQLite 3."}[engine.name])
 
 
@@ -249,5 +249,5 @@ def test_a_database_that_does_not_answer_is_away(
 @alone
 def test_claims_and_enqueues_are_not_seen_by_a_probe(engine: Engine) -> None:
     enqueue(1)
-    assert engine.probe(timeout=2)
+    assert engine.probe(timeout=0.2)
     assert ids(claim(engine)) != []

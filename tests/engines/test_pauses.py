@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import wait
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models.functions import Now
 
 from django_jobs import InvalidJob, InvalidJobType, pause, resume
@@ -33,6 +34,7 @@ from tests.threads import session, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from django_jobs.engines.base import Engine
 
@@ -249,6 +251,28 @@ def test_a_claim_that_began_before_the_pause_committed_may_take_and_the_next_one
         assert claim(engine) == []
         other.commit()
     assert ids(claim(engine, 2)) == [second, third]
+
+
+@beside_others
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_pause_that_is_made_while_another_is_resumed_stays(engine: Engine, ended: bool) -> None:
+    pause(queue="mail", until=3600, by="ada")
+    if ended:
+        end(engine)
+    with session(engine.alias) as other:
+        late: list[Future[Pause]] = []
+
+        def pause_after_the_first(execute: Any, sql: str, *rest: Any) -> Any:
+            result = execute(sql, *rest)
+            if sql.startswith("DELETE") and not late:
+                late.append(other.start(partial(pause, queue="mail", by="bob")))
+                wait(late, 0.2)  # it is there now, or waits for our transaction
+            return result
+
+        with connections[engine.alias].execute_wrapper(pause_after_the_first):
+            assert resume(queue="mail") is not ended
+        late[0].result(10)
+    assert [row.by for row in Pause.objects.using(engine.alias).in_force()] == ["bob"]
 
 
 @beside_others

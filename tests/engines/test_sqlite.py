@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from concurrent.futures import wait
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connections
 
+from django_jobs import StateConflict
+from django_jobs.engines import engine as engine_of
 from django_jobs.engines.base import Done, Run
-from tests.engines.common import alone, beside_others, claim, enqueue, ids, on_sqlite, running, settled
+from tests.acts import Ran
+from tests.engines.common import alone, beside_others, claim, enqueue, ids, on_sqlite, row, running, settled
 from tests.threads import session
 
 if TYPE_CHECKING:
@@ -93,3 +99,61 @@ def test_every_running_job_is_given_back_at_a_start_whatever_its_lease(engine: E
     assert all(0 <= item.seconds < 5 for item in found)
     assert not engine.expired_exist()
     assert not engine.reaps_by_lease
+
+
+@beside_others
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_act_waits_for_another_writer_no_longer_than_an_enqueue(
+    engine: Engine, deferring: Session, settings: Any, inside: bool
+) -> None:
+    settings.DJANGO_JOBS = {"ENQUEUE_TIMEOUT": 0.2}
+    (job,) = enqueue(1)
+    with session(engine.alias) as other:
+        before = deferring.sql("PRAGMA busy_timeout")
+        other.begin()
+        other.sql("UPDATE django_jobs_job SET losses = 0")
+        if inside:
+            deferring.begin()
+        with pytest.raises(StateConflict, match=r"did not end within 0\.2 s \(ENQUEUE_TIMEOUT\)"):
+            deferring.do(job.cancel)
+        if inside:
+            deferring.rollback()
+        assert Ran("cancel", str(job.pk)).code == 2
+        other.rollback()
+    assert deferring.sql("PRAGMA busy_timeout") == before
+    assert job.cancel().status == "cancelled"
+
+
+# Whether the database answers and can be written.
+
+
+@beside_others
+def test_a_database_that_another_writer_holds_for_long_is_not_away(engine: Engine) -> None:
+    with session(engine.alias) as other:
+        other.sql("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        assert engine.probe(timeout=0.2)
+        assert time.monotonic() - began >= 0.2  # it was waited for
+        other.sql("ROLLBACK")
+    assert not engine.was_away_since(began)
+    assert engine.probe(timeout=0.2)
+
+
+@beside_others
+def test_a_probe_leaves_no_lock_and_changes_nothing(engine: Engine) -> None:
+    (job,) = enqueue(1)
+    before = row(engine, job.pk)
+    assert engine.probe(timeout=1)
+    assert row(engine, job.pk) == before
+    assert len(ids(claim(engine))) == 1
+
+
+@alone
+def test_a_file_that_can_only_be_read_is_away(engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    file = tmp_path / "jobs.sqlite3"
+    with closing(sqlite3.connect(file)) as raw:
+        raw.execute("CREATE TABLE django_jobs_job (id INTEGER)")
+    for mode, there in (("rw", True), ("ro", False)):
+        settings = {**connections[engine.alias].settings_dict, "NAME": f"file:{file}?mode={mode}"}
+        monkeypatch.setitem(connections.settings, mode, settings)
+        assert engine_of(mode).probe(timeout=1) is there

@@ -13,9 +13,10 @@ from django_jobs import Retry, registry
 from django_jobs.engines.base import Claimed, Done, Engine, Settlement
 from django_jobs.registry import JobType
 from django_jobs.workers.executor import Assigned, Executor
-from django_jobs.workers.runner import Runner
+from django_jobs.workers.runner import Runner, describe
 from tests.app.jobs import nothing
 from tests.app.models import Effect
+from tests.engines.common import on_sqlite
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, with_tables
 from tests.processes.parts import SETTINGS, Tables
@@ -235,6 +236,18 @@ def test_an_error_at_the_end_of_an_outage_counts_as_lost(engine: Engine, monkeyp
     assert end(run(engine, monkeypatch, raises(OperationalError()))) == ("ready", "attempt", "raised")
 
 
+@on_sqlite
+def test_a_handler_that_was_locked_out_by_another_writer_is_charged_as_for_any_error(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_jobs.workers.runner.connect_timeout", lambda lease: 0.2)
+    with session(engine.alias) as other:
+        other.sql("BEGIN EXCLUSIVE")
+        outcome = run(engine, monkeypatch, raises(OperationalError("database is locked")))
+        other.sql("ROLLBACK")
+    assert end(outcome) == ("ready", "attempt", "raised")
+
+
 @on_postgresql
 def test_a_session_that_was_ended_between_two_jobs_costs_the_second_nothing(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
@@ -246,3 +259,9 @@ def test_a_session_that_was_ended_between_two_jobs_costs_the_second_nothing(
     with session(engine.alias) as other:
         other.sql("SELECT pg_terminate_backend(%s, 10000)", raw.info.backend_pid)
     assert isinstance(run(engine, monkeypatch, ask), Done)
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "two\nlines " * 500, "y" * 500])
+def test_an_error_in_short_is_one_line_of_at_most_500_characters(text: str) -> None:
+    short = describe(ValueError(text))
+    assert (len(short) <= 500, len(short.splitlines())) == (True, 1)

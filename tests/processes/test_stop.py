@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from django_jobs.models import Job
 from tests.app.jobs import nothing, stop_when_asked, wait_for_file
-from tests.harness import Tree, wait_for
+from tests.harness import RunWorkers, Tree, wait_for
 from tests.processes.common import (
     ends,
     lines,
@@ -112,22 +112,39 @@ def test_a_signal_to_every_process_counts_once_and_a_cooperative_handler_makes_t
     assert not lines(workers, "The grace is over")
 
 
+def catches(pid: int, number: int) -> bool:
+    (mask,) = [line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "SigCgt" in line]
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+# How far a start has come, in the order of it.
+STARTS: dict[str, Callable[[RunWorkers], object]] = {
+    "it handles signals": lambda workers: catches(workers.pid, signal.SIGTERM),
+    "the template is there": lambda workers: len(workers.tree_pids()) > 1,
+    "the first line is said": lambda workers: "Workers started" in workers.log,
+    "a worker is forked": lambda workers: len(workers.tree_pids()) > 2,
+    "a worker is ready": lambda workers: "is ready" in workers.log,
+}
+
+
 @on_postgresql
-def test_a_signal_during_the_start_leaves_nothing(tree: Tree) -> None:
+@pytest.mark.parametrize("mark", STARTS)
+def test_a_signal_during_the_start_is_obeyed_and_leaves_nothing(tree: Tree, mark: str) -> None:
     jobs = [nothing.enqueue(number) for number in range(20)]
-    started: dict[float, Any] = {
-        delay: tree.start("--processes", "2") for delay in (0.0, 0.25, 0.35, 0.45, 0.55, 0.65, 0.8)
-    }
-    begun = time.monotonic()
-    for delay, workers in started.items():
-        wait_for(lambda: time.monotonic() - begun >= delay)  # noqa: B023
-        workers.signal(signal.SIGTERM)
-    # Until Django is set up a signal ends it as it ends any program.
-    assert {workers.wait() for workers in started.values()} <= {0, -signal.SIGTERM}
-    for workers in started.values():
-        wait_until_gone(workers, 2.0)
-    assert {state(job)[:3] for job in jobs} <= {("ready", 0, 0), ("done", 0, 0)}
-    assert {job.token for job in tree.jobs(status="done")} <= {1}
+    workers = tree.start("--processes", "2")
+    wait_for(lambda: STARTS[mark](workers), what=mark)
+    workers.signal(signal.SIGTERM)
+    assert workers.wait() == 0
+    assert session_pids(workers.pid) == []
+    assert {state(job) for job in jobs} <= {("ready", 0, 0, 0), ("ready", 0, 0, 1), ("done", 0, 0, 1)}
+
+
+@on_postgresql
+def test_a_signal_before_django_is_set_up_ends_it_as_any_program_and_leaves_nothing(tree: Tree) -> None:
+    workers = tree.start("--processes", "2")
+    workers.signal(signal.SIGTERM)
+    assert workers.wait() in (0, -signal.SIGTERM)
+    wait_until_gone(workers, 2.0)
 
 
 def test_an_idle_tree_stops_at_once_with_exit_0(tree: Tree) -> None:

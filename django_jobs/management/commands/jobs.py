@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import OperationalError, ProgrammingError
+from django.db import DatabaseError, InterfaceError
 
 from django_jobs import report
-from django_jobs.exceptions import ConfigurationError, JobDoesNotExist
-from django_jobs.management import acts, given, text
+from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
+from django_jobs.management import acts, given, remedy, text
 from django_jobs.management.acts import Answer
 from django_jobs.models import Job
 
@@ -39,14 +39,10 @@ class Command(BaseCommand):
         try:
             answer = getattr(self, f"_{options['verb']}", None)
             found = answer(options) if answer else getattr(acts, options["verb"])(options, self.stderr.write)
-        except (ConfigurationError, JobDoesNotExist) as error:
+        except (ConfigurationError, JobDoesNotExist, StateConflict) as error:
             raise CommandError(str(error), returncode=2) from error
-        except (OperationalError, ProgrammingError) as error:
-            said = str(error).strip().split("\n")[0]
-            raise CommandError(
-                f"The jobs' database cannot be asked ({said}); is it there, and was `manage.py migrate` run?",
-                returncode=2,
-            ) from error
+        except (DatabaseError, InterfaceError) as error:
+            raise CommandError(remedy.one_line(error), returncode=2) from error
         as_json = json.dumps(found.data, indent=2, ensure_ascii=False) if options["json"] else None
         self.stdout.write("\n".join(found.lines) if as_json is None else as_json)
         if found.refused:

@@ -6,22 +6,23 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
+from django.core.management.base import BaseCommand, CommandParser, SystemCheckError
 
 from django_jobs import log, registry
-from django_jobs.conf import conf, queue_name
+from django_jobs.conf import conf, queue_name, worker_count
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
-from django_jobs.workers.supervisor import USAGE, Supervisor
-from django_jobs.workers.worker import Plan
+from django_jobs.management.given import refuse
+from django_jobs.workers.plan import Plan
 
 
 def _count(given: str | None, option: str, default: int) -> int:
     if given is None:
         return default
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:20]) <= 1000):
-        raise ConfigurationError(f"{option} is {given!r}; give a whole number from 1 to 1000.")
-    return int(given)
+    try:
+        return worker_count(int(given[:20]) if given.isascii() and given.isdecimal() else given)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} is {given!r}; {error}.") from None
 
 
 def _queues(given: str | None, default: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -46,16 +47,18 @@ class Command(BaseCommand):
         try:
             super().check(*args, **kwargs)
         except SystemCheckError as error:
-            raise CommandError(str(error), returncode=USAGE) from error
+            refuse(str(error))
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not hasattr(os, "fork"):
-            raise CommandError("runworkers needs a system that can fork, such as Linux.", returncode=USAGE)
+            refuse("runworkers needs a system that can fork, such as Linux.")
+        from django_jobs.workers.supervisor import Supervisor  # cannot be imported where there is no fork
+
         _show_log(options["verbosity"])
         try:
             code = Supervisor(_plan(options)).run()
         except ConfigurationError as error:
-            raise CommandError(str(error), returncode=USAGE) from error
+            refuse(str(error))
         if code:
             sys.exit(code)
 
