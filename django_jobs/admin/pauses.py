@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -24,6 +25,8 @@ else:
 
 
 class PauseForm(_Form):
+    by: str
+    paused: Pause
     # Not the model's field: its name may be there already, and is paused anew then.
     called = forms.CharField(label=gettext_lazy("Its name"), max_length=255)
 
@@ -35,14 +38,28 @@ class PauseForm(_Form):
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
         if {"kind", "called"} <= values.keys():
-            try:
-                if values["kind"] == Pause.Kind.QUEUE:
-                    options.queue(values["called"])
-                else:
-                    options.text(values["called"], "type")
-            except JobsError as error:
-                self.add_error("called", str(error))
+            self._refuse("called", self._check_name)
+        if not self.errors:
+            # Done here: whether the time is past is known to the statement that stores it, and to nothing before.
+            self._refuse("until", self._pause)
         return values
+
+    def _refuse(self, field: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except JobsError as error:
+            self.add_error(field, str(error))
+
+    def _check_name(self) -> None:
+        if self.cleaned_data["kind"] == Pause.Kind.QUEUE:
+            options.queue(self.cleaned_data["called"])
+        else:
+            options.text(self.cleaned_data["called"], "type")
+
+    def _pause(self) -> None:
+        values = self.cleaned_data
+        what = {values["kind"]: values["called"]}
+        self.paused = pauses.pause(**what, until=values["until"], why=values["why"], by=self.by)
 
 
 @admin.register(Pause)
@@ -65,11 +82,14 @@ class PauseAdmin(QueueAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": _("Pauses"), **(extra_context or {})})
 
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> type[PauseForm]:
+        form: type[PauseForm] = super().get_form(request, *args, **kwargs)  # a class of this request's own
+        form.by = request.user.get_username()
+        return form
+
     def save_model(self, request: HttpRequest, obj: Pause, form: Any, change: bool) -> None:
-        values = form.cleaned_data
-        what = {values["kind"]: values["called"]}
-        by = request.user.get_username()
-        found: Pause = pauses.pause(**what, until=values["until"], why=values["why"], by=by)
+        """Take over what the form has paused."""
+        values, found = form.cleaned_data, form.paused
         obj.pk, obj.name = found.pk, found.name
         if values["called"] not in (known_queues() if values["kind"] == Pause.Kind.QUEUE else known_types()):
             messages.warning(request, _("Nothing here or at a live worker is named %r; is it spelled so?") % found.name)
