@@ -19,7 +19,9 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from django_jobs.admin import held
 from django_jobs.admin.base import QueueAdmin
+from django_jobs.admin.listing import HEAVY
 from django_jobs.admin.shown import badge, name
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
@@ -105,7 +107,7 @@ class ActsAdmin(QueueAdmin):
     # Both.
 
     def _confirmation(self, request: HttpRequest, asked: Asked, back: str) -> HttpResponse:
-        jobs = list(self.get_queryset(request).filter(pk__in=asked.ids).order_by("pk").defer("payload", "result"))
+        jobs = held.marked(self.get_queryset(request).filter(pk__in=asked.ids).order_by("pk").defer(*HEAVY))
         context = {
             **self.admin_site.each_context(request),
             "title": ngettext("Cancel a job?", "Cancel %(number)d jobs?", len(jobs)) % {"number": len(jobs)},

@@ -39,7 +39,7 @@ class StateFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [
-            ("due", _("due, waiting for a worker")),
+            ("due", _("due, or held by a pause")),
             ("later", _("scheduled for later")),
             ("retries", _("retries")),
             ("parked", _("parked")),

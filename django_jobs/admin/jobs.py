@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import registry
-from django_jobs.admin import shown
+from django_jobs.admin import held, shown
 from django_jobs.admin.acts import WHY_LIMIT, ActsAdmin
 from django_jobs.admin.filters import NEWEST, ORDERS, QueueFilter, StateFilter, TypeFilter
 from django_jobs.admin.listing import LOOK_BACK, JobChangeList, search
@@ -101,6 +101,7 @@ class JobAdmin(ActsAdmin):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
         if not self.has_view_permission(request, job):
             raise PermissionDenied
+        held.marked([job])
         under_way = job.status in (Job.Status.READY, Job.Status.RUNNING)
         context = {
             **self.admin_site.each_context(request),

@@ -83,9 +83,9 @@ class PauseAdmin(QueueAdmin):
         return super().changelist_view(request, {"title": _("Pauses"), **(extra_context or {})})
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> type[PauseForm]:
-        form: type[PauseForm] = super().get_form(request, *args, **kwargs)  # a class of this request's own
+        form: Any = super().get_form(request, *args, **kwargs)  # a class of this request's own
         form.by = request.user.get_username()
-        return form
+        return form  # type: ignore[no-any-return]
 
     def save_model(self, request: HttpRequest, obj: Pause, form: Any, change: bool) -> None:
         """Take over what the form has paused."""

@@ -54,23 +54,27 @@ def _parts(text: str) -> Iterator[tuple[str]]:
     yield (last,)
 
 
-def state(job: Job, clock: datetime) -> tuple[str, str]:
-    """Return the state of a job as a word for style sheets and in the words of people."""
+def state(job: Any, clock: datetime) -> tuple[str, str]:
+    """Return the state of a job, marked as held or not, as a word for style sheets and in the words of people."""
     if job.status != Job.Status.READY:
         return job.status, job.get_status_display()
     if job.parked:
         return "parked", _("parked")
+    if job.held and job.run_at <= clock:
+        return "paused", _("paused")
     if job.attempts:
         return "retry", _("retry, waiting") if job.run_at > clock else _("retry, due")
     return ("scheduled", _("scheduled")) if job.run_at > clock else ("due", _("due"))
 
 
-def badge(job: Job, clock: datetime) -> str:
+def badge(job: Any, clock: datetime) -> str:
     return format_html('<span class="dj-state dj-state-{}">{}</span>', *state(job, clock))
 
 
-def reason(job: Job) -> str:
+def reason(job: Any) -> str:
     """Return why a job is in its state, where a word of the row says it."""
+    if job.parked == Job.Parked.PAUSE and not job.held:
+        return _("by a pause that is over")
     if job.parked:
         return str(job.get_parked_display())
     return _("asked to stop") if job.status == Job.Status.RUNNING and job.cancel_reason is not None else ""
