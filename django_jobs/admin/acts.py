@@ -19,7 +19,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_jobs.admin import held
+from django_jobs.admin import beside
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.listing import HEAVY
 from django_jobs.admin.shown import badge, name
@@ -107,7 +107,8 @@ class ActsAdmin(QueueAdmin):
     # Both.
 
     def _confirmation(self, request: HttpRequest, asked: Asked, back: str) -> HttpResponse:
-        jobs = held.marked(self.get_queryset(request).filter(pk__in=asked.ids).order_by("pk").defer(*HEAVY))
+        found = self.get_queryset(request).filter(pk__in=asked.ids).order_by("pk").defer(*HEAVY)
+        jobs = beside.with_calls(beside.with_held(found))
         context = {
             **self.admin_site.each_context(request),
             "title": ngettext("Cancel a job?", "Cancel %(number)d jobs?", len(jobs)) % {"number": len(jobs)},

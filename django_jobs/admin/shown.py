@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,8 @@ NOTHING = "–"  # noqa: RUF001 - a dash of the width of a digit
 # Longer values are folded, and what is longer still is cut: the command `jobs show` prints all.
 FOLD, CUT = 2_000, 100_000
 ONE_LINE = 100
+CALL = 60
+_BEFORE_ARGUMENTS = re.compile(r'^{"args": ?\[(\], ?"kwargs": ?{)?')
 
 
 def exact(moment: datetime) -> str:
@@ -93,6 +96,24 @@ def last_line(text: str) -> str:
     """Return the line of a traceback that says what happened."""
     lines = text.strip().splitlines()
     return lines[-1].strip() if lines else ""
+
+
+def call(payload: str) -> str:
+    """Return the arguments of a call in short, from the beginning of what is stored of them."""
+    try:
+        match json.loads(payload):
+            case {"args": list() as args, "kwargs": dict() as kwargs}:
+                named = [f"{name}={_compact(value)}" for name, value in kwargs.items()]
+                text = ", ".join([*map(_compact, args), *named])
+            case _:
+                text = payload
+    except ValueError:  # it was cut
+        text = _BEFORE_ARGUMENTS.sub("", payload)
+    return text if len(text) <= CALL else f"{text[:CALL]}…"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def as_json(value: Any) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import re
 from datetime import timedelta
 from typing import Any
@@ -99,7 +100,8 @@ def test_a_list_reads_no_large_column_and_counts_to_a_limit(site: Site, monkeypa
     monkeypatch.setattr(listing, "COUNT_LIMIT", 3)
     with CaptureQueriesContext(connections[site.alias]) as sent:
         page = text(site.list())
-    on_jobs = [query["sql"] for query in sent if '"django_jobs_job"' in query["sql"]]
+    cut = re.compile(r'(LEFT|SUBSTR)\([^,]*"payload"[^,]*, (1, )?200\)')
+    on_jobs = [cut.sub("cut", query["sql"]) for query in sent if '"django_jobs_job"' in query["sql"]]
     counts = [statement for statement in on_jobs if "COUNT(" in statement]
     assert counts
     assert all("LIMIT 3" in statement for statement in counts)
@@ -161,3 +163,26 @@ def test_a_job_that_was_parked_by_a_pause_says_when_that_is_over(site: Site) -> 
     assert "by a pause that is over" in text(site.list())
     django_jobs.pause(queue="mail")
     assert "by a pause that is over" not in text(site.list())
+
+
+CALLS: list[tuple[Any, str]] = [
+    ({"args": [17, [1]], "kwargs": {"to": "ünï"}}, '17, [1], to="ünï"'),
+    ({"args": [], "kwargs": {}}, ""),
+    ({"args": ["x" * 100], "kwargs": {}}, f'"{"x" * 59}…'),
+    ({"args": ["x" * 2**20], "kwargs": {}}, f'"{"x" * 59}…'),
+    ({"args": [], "kwargs": {"a": "<b>" * 2**10}}, '"a": "<b>'),
+    ([1], "[1]"),
+    ({"args": 3, "kwargs": None}, '"args": 3'),
+]
+
+
+@pytest.mark.parametrize(("payload", "says"), CALLS)
+def test_arguments_are_shown_in_short_in_the_list_and_before_a_cancel(site: Site, payload: Any, says: str) -> None:
+    job = site.make(payload=payload)
+    with CaptureQueriesContext(connections[site.alias]) as asked:
+        for page in (site.act_on_list("cancel", job), site.list()):
+            cells = re.findall(r'class="[^"]*dj-call">([^<]*)<', page.content.decode())
+            assert len(cells) == 1
+            assert says in html.unescape(cells[0]) if says else cells == [""]
+            assert len(html.unescape(cells[0])) <= 61
+    assert not any('"payload",' in query["sql"] for query in asked.captured_queries)
