@@ -66,8 +66,10 @@ class StateFilter(admin.SimpleListFilter):
                 return queryset.dead_letters()
             case "done" | "cancelled" as status:
                 return queryset.filter(status=status)
-            case _:
+            case None | "":
                 return queryset
+            case _:
+                return queryset.none()
 
 
 class _ExactFilter(admin.SimpleListFilter):

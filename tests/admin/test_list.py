@@ -186,3 +186,9 @@ def test_arguments_are_shown_in_short_in_the_list_and_before_a_cancel(site: Site
             assert says in html.unescape(cells[0]) if says else cells == [""]
             assert len(html.unescape(cells[0])) <= 61
     assert not any('"payload",' in query["sql"] for query in asked.captured_queries)
+
+
+def test_a_state_that_there_is_not_shows_no_job(site: Site) -> None:
+    job = site.make()
+    assert site.ids(state="nosuch") == []
+    assert site.ids(state="") == [job.pk]
