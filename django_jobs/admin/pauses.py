@@ -7,7 +7,8 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -24,16 +25,38 @@ else:
     _Form = forms.ModelForm
 
 
+class NameInput(forms.TextInput):
+    """Suggests the queues and types that are known."""
+
+    def render(self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None) -> SafeString:
+        known = [(queue, _("queue")) for queue in sorted(known_queues())]
+        known += [(type_, _("type")) for type_ in sorted(known_types())]
+        return format_html(
+            '{}<datalist id="known-names">{}</datalist>',
+            super().render(name, value, {**(attrs or {}), "list": "known-names"}, renderer),
+            format_html_join("", '<option value="{}">{}</option>', known),
+        )
+
+
 class PauseForm(_Form):
     by: str
     paused: Pause
     # Not the model's field: its name may be there already, and is paused anew then.
-    called = forms.CharField(label=gettext_lazy("Its name"), max_length=255)
+    called = forms.CharField(
+        label=gettext_lazy("Its name"),
+        max_length=255,
+        widget=NameInput(attrs={"class": "vTextField"}),
+        help_text=gettext_lazy(
+            "Of a queue, or of a type as the list of jobs shows it, like shop.jobs.send_receipt. Those that are known here or "
+            "to a worker are suggested."
+        ),
+    )
 
     class Meta:
         model = Pause
         fields = ("kind", "until", "why")
         widgets = {"why": forms.TextInput(attrs={"class": "vTextField"})}
+        help_texts = {"until": gettext_lazy("Empty: until it is resumed.")}
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data

@@ -93,3 +93,13 @@ def test_an_end_that_is_past_is_refused_at_its_field_and_what_is_paused_stays_so
     assert "which is past by the database's clock" in answer.context["adminform"].form.errors["until"][0]
     assert rows(site) == [("queue", "default", "eve", "old")]
     assert LogEntry.objects.count() == 0
+
+
+def test_the_form_says_what_a_name_is_and_suggests_those_that_are_known(site: Site) -> None:
+    site.make(queue='"><b>')
+    page = site.client.get(ADD).content.decode()
+    assert 'list="known-names"' in page
+    assert '<option value="default">queue</option>' in page
+    assert f'<option value="{nothing.name}">type</option>' in page
+    assert '"><b>' not in page
+    assert "as the list of jobs shows it" in text(page)
