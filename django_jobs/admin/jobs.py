@@ -58,7 +58,7 @@ class JobAdmin(ActsAdmin):
     def number(self, job: Job) -> int:
         return job.pk
 
-    @admin.display(description=gettext_lazy("type, arguments and queue"))
+    @admin.display(description=gettext_lazy("type and queue"))
     def type_(self, job: Any) -> str:
         priority = (
             format_html(' <span title="{}">{}</span>', _("priority"), f"{job.priority:+d}") if job.priority else ""
