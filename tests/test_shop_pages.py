@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -97,3 +98,10 @@ def test_a_jobs_page_shows_its_sentence_and_refreshes_until_it_ended(client: Cli
     assert "data-ended" in page
     assert MARKUP not in page
     assert client.get("/jobs/999999999/").status_code == 404
+
+
+def test_a_job_that_succeeded_in_the_end_shows_what_failed_before(client: Client, products: list[Product]) -> None:
+    job = Job.objects.get(pk=send(client, "broken").url.split("/")[2])
+    Job.objects.update(status="done", attempts=1, last_error="Traceback\nOSError: full", finished_at=Now())
+    page = client.get(f"/jobs/{job.pk}/state/").content.decode()
+    assert "1 of 3 attempts failed, at last with: <code>OSError: full</code>" in page
