@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.base import ASKED_TO_STOP, CALLED_OFF, REQUEUED
+from django_jobs.engines.base import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
 from django_jobs.models import Job, Pause, Worker
 from django_jobs.models.clock import ClockText
 
@@ -109,8 +109,14 @@ def _after_what(job: Any) -> str:
         if line["cause"] != last["cause"]:
             break
         streak += 1
-    times = "" if streak == 1 else f", {streak} times in a row"
+    times = "" if streak == 1 else f", {_counted(streak, len(job.history))} times in a row"
     return f"; the last run ended as {last['cause']!r}{times}: {last['error']}".rstrip(".")
+
+
+def _counted(streak: int, lines: int) -> str:
+    """Say how long a streak is; between the first and the other lines of a full history some may have been dropped."""
+    last = HISTORY_LIMIT - 1
+    return f"at least {last}" if lines >= HISTORY_LIMIT and streak >= last else str(streak)
 
 
 def _said(text: str) -> str:

@@ -85,6 +85,23 @@ def test_a_streak_of_the_same_end_is_counted(engine: Engine) -> None:
     assert "ended as 'raised', 2 times in a row" in job.explain()
 
 
+@pytest.mark.parametrize(("ends", "says"), [(9, "9"), (10, "at least 9"), (13, "at least 9")])
+def test_a_streak_that_may_be_longer_than_the_history_says_at_least(engine: Engine, ends: int, says: str) -> None:
+    worker(engine)
+    job = nothing.using(max_attempts=20).enqueue()
+    for _number in range(ends):
+        settle(engine, job, "ready", "nothing", "no")
+    assert f"ended as 'raised', {says} times in a row: no" in job.explain()
+
+
+def test_a_streak_among_the_last_lines_of_a_full_history_is_counted(engine: Engine) -> None:
+    line = {"run": 1, "cause": "raised", "error": "no", "worker": "h:1", "seconds": 1}
+    job = nothing.enqueue()
+    lines = [line, {**line, "cause": "lost"}, *[line] * 8]
+    Job.objects.using(engine.alias).filter(pk=job.pk).update(history=lines, run_at=Now() + timedelta(hours=1))
+    assert "ended as 'raised', 8 times in a row: no" in job.explain()
+
+
 def test_a_running_job_says_where_it_runs_and_for_how_long_it_is_leased(engine: Engine) -> None:
     worker(engine)
     job = nothing.enqueue()

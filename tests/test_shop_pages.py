@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 from pytest_django.fixtures import Settings
 
+from django_jobs import Context, Snooze
 from django_jobs.models import Job
+from example_project.shop import jobs as shop_jobs
+from example_project.shop.jobs import LABELS_AT_MOST
 from example_project.shop.models import DemoRun, Order, Product, Vendor
 
 pytestmark = pytest.mark.django_db
@@ -25,6 +30,8 @@ def project(settings: Settings) -> None:
 def products() -> list[Product]:
     DemoRun.objects.create()
     vendor = Vendor.objects.create(code="046d", name="L")
+    many = Vendor.objects.create(code="03f0", name="Many")
+    Product.objects.bulk_create(Product(vendor=many, code=f"{n:04x}", name=f"M{n}") for n in range(LABELS_AT_MOST + 1))
     return [Product.objects.create(vendor=vendor, code=f"c52{n}", name=f"R{n}", price_cents=990) for n in range(2)]
 
 
@@ -36,7 +43,8 @@ def send(client: Client, what: str, number: Any = None, **values: Any) -> Any:
 def test_each_form_enqueues_its_job(client: Client, products: list[Product]) -> None:
     send(client, "label", product=products[0].pk)
     send(client, "order", product=products[0].pk, quantity=3)
-    send(client, "catalogue", part=2)
+    many = Vendor.objects.get(name="Many")
+    send(client, "vendor", vendor=many.pk)
     send(client, "broken")
     jobs = list(Job.objects.order_by("id").values_list("type", "payload__args"))
     order = Order.objects.get()
@@ -44,7 +52,7 @@ def test_each_form_enqueues_its_job(client: Client, products: list[Product]) -> 
     assert jobs == [
         ("shop.draw_label", [run, products[0].pk]),
         ("shop.charge_order", [order.pk]),
-        ("shop.import_catalogue", [1, 4]),
+        ("shop.draw_vendor", [run, many.pk]),
         ("shop.import_prices", [run, "prices_extra.csv"]),
     ]
     assert (order.total_cents, order.lines.get().quantity) == (2970, 3)
@@ -97,3 +105,38 @@ def test_a_jobs_page_shows_its_sentence_and_refreshes_until_it_ended(client: Cli
     assert "data-ended" in page
     assert MARKUP not in page
     assert client.get("/jobs/999999999/").status_code == 404
+
+
+def test_a_job_that_succeeded_in_the_end_shows_what_failed_before(client: Client, products: list[Product]) -> None:
+    job = Job.objects.get(pk=send(client, "broken").url.split("/")[2])
+    Job.objects.update(status="done", attempts=1, last_error="Traceback\nOSError: full", finished_at=Now())
+    page = client.get(f"/jobs/{job.pk}/state/").content.decode()
+    assert "1 of 3 attempts failed, at last with: <code>OSError: full</code>" in page
+
+
+def test_a_vendors_labels_are_drawn_with_progress_until_the_job_is_to_stop(
+    products: list[Product], settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.MEDIA_ROOT = tmp_path
+    monkeypatch.setattr(shop_jobs, "LABELS_AT_MOST", 3)
+    monkeypatch.setattr(shop_jobs, "LABELS_PER_SECOND", 1000.0)
+    many = Vendor.objects.get(name="Many")
+    told: list[dict[str, Any]] = []
+
+    def context(stop_after: int) -> Context:
+        return Context(
+            job_id=1,
+            attempt=1,
+            run=1,
+            idempotency_key="k",
+            slot=None,
+            stop_asked=lambda: len(told) >= stop_after,
+            report=told.append,
+        )
+
+    assert shop_jobs.draw_vendor(context(9), 7, many.pk) == 3
+    assert [(line["done"], line["total"]) for line in told] == [(1, 3), (2, 3), (3, 3)]
+    assert len(list(tmp_path.glob("**/labels/run-7/*.png"))) == 3
+    told.clear()
+    assert isinstance(shop_jobs.draw_vendor(context(2), 7, many.pk), Snooze)
+    assert len(told) == 2

@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
 from django.contrib.auth import get_permission_codename
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
@@ -19,7 +19,9 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from django_jobs.admin import beside
 from django_jobs.admin.base import QueueAdmin
+from django_jobs.admin.listing import HEAVY
 from django_jobs.admin.shown import badge, name
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
@@ -59,6 +61,16 @@ class ActsAdmin(QueueAdmin):
         return request.user.has_perm(f"{self.opts.app_label}.{codename}") and self.has_view_permission(request)
 
     # On the list.
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Job], *args: Any, **kwargs: Any
+    ) -> HttpResponse | None:
+        try:
+            WhyForm.base_fields["why"].clean(request.POST.get("why", ""))
+        except ValidationError as error:  # Django would say of any fault of the form that no action was selected
+            messages.error(request, f"{_('Why:')} {' '.join(error.messages)}")
+            return None
+        return super().response_action(request, queryset, *args, **kwargs)
 
     @admin.action(description=gettext_lazy("Requeue selected %(verbose_name_plural)s"), permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
@@ -105,7 +117,8 @@ class ActsAdmin(QueueAdmin):
     # Both.
 
     def _confirmation(self, request: HttpRequest, asked: Asked, back: str) -> HttpResponse:
-        jobs = list(self.get_queryset(request).filter(pk__in=asked.ids).order_by("pk").defer("payload", "result"))
+        found = self.get_queryset(request).filter(pk__in=asked.ids).order_by("pk").defer(*HEAVY)
+        jobs = beside.with_calls(beside.with_held(found))
         context = {
             **self.admin_site.each_context(request),
             "title": ngettext("Cancel a job?", "Cancel %(number)d jobs?", len(jobs)) % {"number": len(jobs)},

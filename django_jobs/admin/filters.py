@@ -39,7 +39,7 @@ class StateFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [
-            ("due", _("due, waiting for a worker")),
+            ("due", _("due, or held by a pause")),
             ("later", _("scheduled for later")),
             ("retries", _("retries")),
             ("parked", _("parked")),
@@ -66,8 +66,10 @@ class StateFilter(admin.SimpleListFilter):
                 return queryset.dead_letters()
             case "done" | "cancelled" as status:
                 return queryset.filter(status=status)
-            case _:
+            case None | "":
                 return queryset
+            case _:
+                return queryset.none()
 
 
 class _ExactFilter(admin.SimpleListFilter):

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import registry
-from django_jobs.admin import shown
+from django_jobs.admin import beside, shown
 from django_jobs.admin.acts import WHY_LIMIT, ActsAdmin
 from django_jobs.admin.filters import NEWEST, ORDERS, QueueFilter, StateFilter, TypeFilter
 from django_jobs.admin.listing import LOOK_BACK, JobChangeList, search
@@ -59,11 +59,17 @@ class JobAdmin(ActsAdmin):
         return job.pk
 
     @admin.display(description=gettext_lazy("type and queue"))
-    def type_(self, job: Job) -> str:
+    def type_(self, job: Any) -> str:
         priority = (
             format_html(' <span title="{}">{}</span>', _("priority"), f"{job.priority:+d}") if job.priority else ""
         )
-        return format_html('{}<div class="quiet dj-small">{}{}</div>', shown.name(job.type), job.queue, priority)
+        return format_html(
+            '{}<div class="dj-small dj-call">{}</div><div class="quiet dj-small">{}{}</div>',
+            shown.name(job.type),
+            job.call,
+            job.queue,
+            priority,
+        )
 
     @admin.display(description=gettext_lazy("state and last error"))
     def state(self, job: Any) -> str:
@@ -101,6 +107,7 @@ class JobAdmin(ActsAdmin):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
         if not self.has_view_permission(request, job):
             raise PermissionDenied
+        beside.with_held([job])
         under_way = job.status in (Job.Status.READY, Job.Status.RUNNING)
         context = {
             **self.admin_site.each_context(request),

@@ -11,6 +11,7 @@ from django.db.models.functions import Right
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
+from django_jobs.admin import beside
 from django_jobs.admin.filters import UNINDEXED
 from django_jobs.models import Job
 
@@ -58,6 +59,7 @@ class JobChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        self.result_list = beside.with_calls(beside.with_held(self.result_list))
         self.full_result_count = self.result_count  # else the search says a number that may be the limit
 
     def _reads_rows(self) -> bool:

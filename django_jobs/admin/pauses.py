@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -23,26 +25,64 @@ else:
     _Form = forms.ModelForm
 
 
+class NameInput(forms.TextInput):
+    """Suggests the queues and types that are known."""
+
+    def render(self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None) -> SafeString:
+        known = [(queue, _("queue")) for queue in sorted(known_queues())]
+        known += [(type_, _("type")) for type_ in sorted(known_types())]
+        return format_html(
+            '{}<datalist id="known-names">{}</datalist>',
+            super().render(name, value, {**(attrs or {}), "list": "known-names"}, renderer),
+            format_html_join("", '<option value="{}">{}</option>', known),
+        )
+
+
 class PauseForm(_Form):
+    by: str
+    paused: Pause
     # Not the model's field: its name may be there already, and is paused anew then.
-    called = forms.CharField(label=gettext_lazy("Its name"), max_length=255)
+    called = forms.CharField(
+        label=gettext_lazy("Its name"),
+        max_length=255,
+        widget=NameInput(attrs={"class": "vTextField"}),
+        help_text=gettext_lazy(
+            "Of a queue, or of a type as the list of jobs shows it, like shop.jobs.send_receipt. Those that are known here or "
+            "to a worker are suggested."
+        ),
+    )
 
     class Meta:
         model = Pause
         fields = ("kind", "until", "why")
         widgets = {"why": forms.TextInput(attrs={"class": "vTextField"})}
+        help_texts = {"until": gettext_lazy("Empty: until it is resumed.")}
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
         if {"kind", "called"} <= values.keys():
-            try:
-                if values["kind"] == Pause.Kind.QUEUE:
-                    options.queue(values["called"])
-                else:
-                    options.text(values["called"], "type")
-            except JobsError as error:
-                self.add_error("called", str(error))
+            self._refuse("called", self._check_name)
+        if not self.errors:
+            # Done here: whether the time is past is known to the statement that stores it, and to nothing before.
+            self._refuse("until", self._pause)
         return values
+
+    def _refuse(self, field: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except JobsError as error:
+            self.add_error(field, str(error))
+
+    def _check_name(self) -> None:
+        if self.cleaned_data["kind"] == Pause.Kind.QUEUE:
+            options.queue(self.cleaned_data["called"])
+        else:
+            options.text(self.cleaned_data["called"], "type")
+
+    def _pause(self) -> None:
+        values = self.cleaned_data
+        what = {values["kind"]: values["called"]}
+        self.paused = pauses.pause(**what, until=values["until"], why=values["why"], by=self.by)
 
 
 @admin.register(Pause)
@@ -65,11 +105,14 @@ class PauseAdmin(QueueAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": _("Pauses"), **(extra_context or {})})
 
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> type[PauseForm]:
+        form: Any = super().get_form(request, *args, **kwargs)  # a class of this request's own
+        form.by = request.user.get_username()
+        return form  # type: ignore[no-any-return]
+
     def save_model(self, request: HttpRequest, obj: Pause, form: Any, change: bool) -> None:
-        values = form.cleaned_data
-        what = {values["kind"]: values["called"]}
-        by = request.user.get_username()
-        found: Pause = pauses.pause(**what, until=values["until"], why=values["why"], by=by)
+        """Take over what the form has paused."""
+        values, found = form.cleaned_data, form.paused
         obj.pk, obj.name = found.pk, found.name
         if values["called"] not in (known_queues() if values["kind"] == Pause.Kind.QUEUE else known_types()):
             messages.warning(request, _("Nothing here or at a live worker is named %r; is it spelled so?") % found.name)

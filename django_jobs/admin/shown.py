@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,8 @@ NOTHING = "–"  # noqa: RUF001 - a dash of the width of a digit
 # Longer values are folded, and what is longer still is cut: the command `jobs show` prints all.
 FOLD, CUT = 2_000, 100_000
 ONE_LINE = 100
+CALL = 60
+_BEFORE_ARGUMENTS = re.compile(r'^{"args": ?\[(\], ?"kwargs": ?{)?')
 
 
 def exact(moment: datetime) -> str:
@@ -54,23 +57,27 @@ def _parts(text: str) -> Iterator[tuple[str]]:
     yield (last,)
 
 
-def state(job: Job, clock: datetime) -> tuple[str, str]:
-    """Return the state of a job as a word for style sheets and in the words of people."""
+def state(job: Any, clock: datetime) -> tuple[str, str]:
+    """Return the state of a job, marked as held or not, as a word for style sheets and in the words of people."""
     if job.status != Job.Status.READY:
         return job.status, job.get_status_display()
     if job.parked:
         return "parked", _("parked")
+    if job.held and job.run_at <= clock:
+        return "paused", _("paused")
     if job.attempts:
         return "retry", _("retry, waiting") if job.run_at > clock else _("retry, due")
     return ("scheduled", _("scheduled")) if job.run_at > clock else ("due", _("due"))
 
 
-def badge(job: Job, clock: datetime) -> str:
+def badge(job: Any, clock: datetime) -> str:
     return format_html('<span class="dj-state dj-state-{}">{}</span>', *state(job, clock))
 
 
-def reason(job: Job) -> str:
+def reason(job: Any) -> str:
     """Return why a job is in its state, where a word of the row says it."""
+    if job.parked == Job.Parked.PAUSE and not job.held:
+        return _("by a pause that is over")
     if job.parked:
         return str(job.get_parked_display())
     return _("asked to stop") if job.status == Job.Status.RUNNING and job.cancel_reason is not None else ""
@@ -89,6 +96,24 @@ def last_line(text: str) -> str:
     """Return the line of a traceback that says what happened."""
     lines = text.strip().splitlines()
     return lines[-1].strip() if lines else ""
+
+
+def call(payload: str) -> str:
+    """Return the arguments of a call in short, from the beginning of what is stored of them."""
+    try:
+        match json.loads(payload):
+            case {"args": list() as args, "kwargs": dict() as kwargs}:
+                named = [f"{name}={_compact(value)}" for name, value in kwargs.items()]
+                text = ", ".join([*map(_compact, args), *named])
+            case _:
+                text = payload
+    except ValueError:  # it was cut
+        text = _BEFORE_ARGUMENTS.sub("", payload)
+    return text if len(text) <= CALL else f"{text[:CALL]}…"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def as_json(value: Any) -> str:

@@ -7,14 +7,20 @@ from uuid import uuid4
 
 from django import forms
 from django.db import transaction
+from django.db.models import Count
 
-from example_project.shop.jobs import charge_order, draw_label, import_catalogue, import_prices
-from example_project.shop.models import DemoRun, Order, Product
+from example_project.shop.jobs import (
+    LABELS_AT_MOST,
+    LABELS_PER_SECOND,
+    charge_order,
+    draw_label,
+    draw_vendor,
+    import_prices,
+)
+from example_project.shop.models import DemoRun, Order, Product, Vendor
 
 if TYPE_CHECKING:
     from django_jobs.models import Job
-
-PARTS = 4
 
 
 class OnceForm(forms.Form):
@@ -70,14 +76,20 @@ class OrderForm(OnceForm):
         return {"run": run, "email": "visitor@example.com", "total_cents": cents}
 
 
-class CatalogueForm(OnceForm):
-    title = "Take over the catalogue"
-    says = f"A part of it, {20_528 // PARTS:,} products or so: watch its progress."
-    button = "Take it over"
-    part = forms.IntegerField(min_value=1, max_value=PARTS, initial=1, label=f"Part (of {PARTS})")
+class VendorForm(OnceForm):
+    title = "Draw a vendor's labels"
+    says = (
+        f"The first {LABELS_AT_MOST}, {LABELS_PER_SECOND:g} a second, as fast as the printer takes them: watch the progress for "
+        f"{LABELS_AT_MOST / LABELS_PER_SECOND:g} seconds, or cancel the job in the admin; it hears of that within ten."
+    )
+    button = "Draw them"
+    vendor = forms.ModelChoiceField(
+        Vendor.objects.annotate(sells=Count("products")).filter(sells__gte=LABELS_AT_MOST).order_by("name"),
+        empty_label=None,
+    )
 
     def enqueue(self, run: DemoRun) -> Job:
-        return import_catalogue.using(idempotency_key=self.key).enqueue(self.cleaned_data["part"] - 1, PARTS)
+        return draw_vendor.using(idempotency_key=self.key).enqueue(run.pk, self.cleaned_data["vendor"].pk)
 
 
 class BrokenForm(OnceForm):
@@ -92,6 +104,6 @@ class BrokenForm(OnceForm):
 FORMS: dict[str, type[OnceForm]] = {
     "label": LabelForm,
     "order": OrderForm,
-    "catalogue": CatalogueForm,
+    "vendor": VendorForm,
     "broken": BrokenForm,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 from django.core.files import File
 from django.core.files.storage import default_storage
@@ -10,11 +11,13 @@ from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models.functions import Now
 
-from django_jobs import Backoff, Context, job
+from django_jobs import Backoff, Context, Snooze, job
 from example_project.shop import catalogue, ean13, labels, payments, pricelist, stock
 from example_project.shop.models import DemoRun, Order, Product, Receipt
 
 VENDORS_AT_ONCE = 25
+LABELS_AT_MOST = 80
+LABELS_PER_SECOND = 4.0
 
 
 @job(name="shop.import_catalogue", takes_context=True, max_attempts=3)
@@ -47,7 +50,24 @@ def import_prices(run: int, name: str) -> int:
 @job(name="shop.draw_label", queue="labels", max_attempts=5)
 def draw_label(run: int, product_id: int) -> str:
     """Draw the label of a product, store it and return its name. Drawn again, it replaces itself."""
-    product = Product.objects.select_related("vendor").get(pk=product_id)
+    return _store_label(run, Product.objects.select_related("vendor").get(pk=product_id))
+
+
+@job(name="shop.draw_vendor", queue="labels", takes_context=True, max_attempts=5)
+def draw_vendor(context: Context, run: int, vendor_id: int) -> int | Snooze:
+    """Draw a label for the vendor's first products, at the pace of the printer that prints them meanwhile."""
+    products = Product.objects.select_related("vendor").filter(vendor=vendor_id).order_by("code")[:LABELS_AT_MOST]
+    started = time.monotonic()
+    for place, product in enumerate(products, 1):
+        if context.should_stop:  # cancelled, or the worker stops: labels that are drawn again replace themselves
+            return Snooze(0)
+        _store_label(run, product)
+        context.progress(place, len(products), product.name)
+        time.sleep(max(0.0, started + place / LABELS_PER_SECOND - time.monotonic()))
+    return len(products)
+
+
+def _store_label(run: int, product: Product) -> str:
     price = "ask us" if product.price_cents is None else f"EUR {product.price_cents / 100:.2f}"
     number = ean13.in_store_number(product.vendor.code, product.code)
     picture = labels.draw(labels.Label(name=product.name, maker=product.vendor.name, price=price, number=number))

@@ -57,10 +57,11 @@ def job_state(request: HttpRequest, job_id: int) -> HttpResponse:
 
 def _told(job_id: int) -> dict[str, Any]:
     found = get_object_or_404(Job, pk=job_id)
+    sentence, error = found.explain(), found.last_error.strip().rpartition("\n")[2]
     return {
         "job": found,
-        "sentence": found.explain(),
+        "sentence": sentence,
         "ended": found.status in ENDED,
         "picture": found.result if found.type == "shop.draw_label" and found.status == "done" else None,
-        "error": found.last_error.strip().rpartition("\n")[2],
+        "error": "" if error in sentence else error,
     }

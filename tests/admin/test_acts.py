@@ -145,3 +145,14 @@ def test_odd_reasons_and_ids_are_taken_for_what_they_are(site: Site) -> None:
     )
     assert answer.status_code == 200
     assert site.client.post(f"/admin/django_jobs/job/{'9' * 30}/requeue/").status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("why", "says"), [("x" * 1001, "at most 300 characters (it has 1001)"), ("a\x00b", "Null characters")]
+)
+def test_a_reason_that_cannot_be_taken_on_the_list_is_named(site: Site, why: str, says: str) -> None:
+    job = site.make("dead")
+    (message,) = messages(site.act_on_list("requeue", job, why=why))
+    assert message.startswith("Why: ")
+    assert says in message
+    assert job.refresh().status == "dead"

@@ -85,3 +85,21 @@ def test_pausing_and_resuming_need_djangos_permissions(as_user: As) -> None:
     assert add(site).status_code == 403
     site.client.post(LIST, {"action": "delete_selected", "index": "0", "_selected_action": [found.pk]})
     assert [row[1] for row in rows(site)] == ["mail"]
+
+
+def test_an_end_that_is_past_is_refused_at_its_field_and_what_is_paused_stays_so(site: Site) -> None:
+    django_jobs.pause(queue="default", by="eve", why="old")
+    answer = add(site, until_0="2001-01-02", until_1="03:04:05")
+    assert "which is past by the database's clock" in answer.context["adminform"].form.errors["until"][0]
+    assert rows(site) == [("queue", "default", "eve", "old")]
+    assert LogEntry.objects.count() == 0
+
+
+def test_the_form_says_what_a_name_is_and_suggests_those_that_are_known(site: Site) -> None:
+    site.make(queue='"><b>')
+    page = site.client.get(ADD).content.decode()
+    assert 'list="known-names"' in page
+    assert '<option value="default">queue</option>' in page
+    assert f'<option value="{nothing.name}">type</option>' in page
+    assert '"><b>' not in page
+    assert "as the list of jobs shows it" in text(page)

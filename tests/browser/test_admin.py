@@ -230,3 +230,14 @@ def contrast(first: float, second: float) -> float:
     """Return the ratio that WCAG asks to be at least 4.5 for text."""
     dark, light = sorted((first, second))
     return (light + 0.05) / (dark + 0.05)
+
+
+def test_short_values_and_errors_on_a_jobs_page_do_not_scroll(admin: Pages) -> None:
+    line = {"run": 1, "cause": "raised", "error": "ValueError: no", "worker": "h:1", "seconds": 1, "at": None}
+    admin.job(make("dead", payload={"args": [17, "x" * 3000], "kwargs": {"name": "ada"}}, history=[line], result=[1]))
+    scrolling = "return Array.from(document.querySelectorAll('#content code, #content pre.dj-text'))"
+    scrolling += ".filter(found => !found.closest('.dj-folded > pre') && getComputedStyle(found).overflowY == 'auto')"
+    assert admin.driver.execute_script(f"{scrolling}.length") == 0
+    # What is long and unfolded still does.
+    folded = "return getComputedStyle(document.querySelector('.dj-folded > pre')).overflowY"
+    assert admin.driver.execute_script(folded) == "auto"

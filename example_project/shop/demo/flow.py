@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from example_project.shop.demo.work import Run
 
 LOOK_EVERY = 0.25
+STOPPED = (
+    "\nStopped. The tables stay, with the jobs and orders of this run; the next run takes a new number, and removes the labels "
+    "and mails of earlier ones."
+)
 
 
 class Stopped(KeyboardInterrupt):
@@ -56,8 +60,13 @@ def _stay_open(server: web.Server, workers: Workers, say: Callable[[str], None])
         say(f"\nThe shop:   {server.url}/  (enqueue jobs there, and watch them)")
         say(f"The admin:  {server.url}/admin/  user {web.USER}, password {password}")
         say("The workers go on. Ctrl-C ends them and this demo.")
-        while True:
-            workers.wait(None)
+        try:
+            while True:
+                workers.wait(None)
+        except Stopped:
+            raise
+        except KeyboardInterrupt:  # the end that was just offered
+            say(STOPPED)
 
 
 def _work_through(run: Run, workers: Workers, within: float) -> bool:

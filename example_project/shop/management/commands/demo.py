@@ -29,7 +29,7 @@ class Command(BaseCommand):
             code = flow.play(once=options["once"], within=options["within"], port=options["port"], say=self._say)
         except KeyboardInterrupt as stopped:
             number = getattr(stopped, "number", 2)
-            self._say("\nStopped. The next run starts afresh.")
+            self._say(flow.STOPPED)
             code = 128 + number
         except (InterfaceError, OperationalError) as error:
             raise CommandError(f"The database went away or failed: {error}") from error

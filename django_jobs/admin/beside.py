@@ -1,0 +1,41 @@
+"""What lists of jobs show beside the columns that they read: whether a pause holds a job, and the beginning of its call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import TextField
+from django.db.models.functions import Cast, Left
+
+from django_jobs.admin import shown
+from django_jobs.engines import jobs_alias
+from django_jobs.models import Job, Pause
+
+# Of the stored text, which names its parts; about 60 of the call are shown.
+PAYLOAD_READ = 200
+
+
+def with_held(jobs: Iterable[Any]) -> list[Any]:
+    """Return the jobs, each with `held`: whether its queue or its type is paused now, by the database's clock.
+
+    The pauses are few and are read; the jobs behind them are not.
+    """
+    pauses = set(Pause.objects.using(jobs_alias()).in_force().values_list("kind", "name"))
+    found = list(jobs)
+    for job in found:
+        job.held = not pauses.isdisjoint({(Pause.Kind.QUEUE, job.queue), (Pause.Kind.TYPE, job.type)})
+    return found
+
+
+def with_calls(jobs: Iterable[Any]) -> list[Any]:
+    """Return the jobs, each with `call`: its arguments in short. The database cuts them: each may have a MiB.
+
+    Asked for by id: a list's own query would cut those of all rows that it sorts.
+    """
+    found = list(jobs)
+    rows = Job.objects.using(jobs_alias()).filter(pk__in=[job.pk for job in found])
+    beginnings = dict(rows.values_list("pk", Left(Cast("payload", TextField()), PAYLOAD_READ)))
+    for job in found:
+        job.call = shown.call(beginnings.get(job.pk) or "")
+    return found
