@@ -142,6 +142,8 @@ def job(function: Callable[..., Any] | None = None, /, *, takes_context: bool = 
     `tags` are kept with every job of the type. Raises InvalidJob or InvalidJobType when the function or an option cannot be used.
     A second function under one name is reported by `manage.py check`.
     """
+    if not isinstance(takes_context, bool):
+        raise InvalidJobType(f"@job(takes_context={shown(takes_context)}): give True or False.")
     if function is not None and given:
         raise InvalidJobType("@job takes its options by keyword: @job(queue='mail').")
     settings = options.Define.read(given)

@@ -81,7 +81,7 @@ def test_who_has_no_name_pauses_without_one(engine: Engine, monkeypatch: pytest.
         ("requeue abc", "'abc' is not the id of a job: give a whole number from 1 to 9223372036854775807."),
         ("cancel 1 9223372036854775808", "'9223372036854775808' is not the id of a job: give a whole number from 1"),
         ("purge 0", "'0' is not the id of a job: give a whole number from 1"),
-        ("requeue 1 --queue a", "Give ids, or --queue, --type, --older-than and --limit, not both."),
+        ("requeue 1 --queue a", "Give ids (1), or options that choose by queue, type, age or number, not both."),
         ("requeue --status ready", "--status is 'ready'; give one of done, failed, dead, cancelled."),
         ("cancel --status dead", "--status is 'dead'; give one of ready, running."),
         ("purge --status running", "--status is 'running'; give one of ready, done, failed, dead, cancelled."),
@@ -122,6 +122,11 @@ def test_the_exit_codes_are_the_processes(tree: Tree, vendor: str) -> None:
     refused = tree.run("jobs", "cancel", str(job.pk))
     assert (refused.returncode, refused.stdout) == (1, "0 cancelled, 0 asked to stop, 1 refused.\n")
     assert refused.stderr.splitlines()[0].startswith(f"Job {job.pk} is cancelled already")
+    twice = tree.run("jobs", "cancel", "--queue", "a", "--queue", "b")
+    assert twice.returncode == 2
+    assert "--queue is given twice (a, b); give it once." in twice.stderr
+    unusable = tree.run("jobs", "status", settings={"THREADS": 0})
+    assert (unusable.returncode, "DJANGO_JOBS['THREADS'] is 0" in unusable.stderr) == (2, True)
     wrong = tree.run("jobs", "cancel", "x" * 5000)
     assert (wrong.returncode, wrong.stdout, len(wrong.stderr.splitlines())) == (2, "", 1)
     pause(queue="default")

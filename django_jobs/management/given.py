@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from django.conf import settings
-from django.core.management.base import CommandError
+from django.core.management.base import BaseCommand, CommandError, SystemCheckError
 from django.utils import timezone
 
 from django_jobs import options
@@ -22,6 +23,25 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def refuse(said: str) -> NoReturn:
     raise CommandError(said, returncode=2)
+
+
+class Checked(BaseCommand):
+    """A command that ends with exit code 2 when the settings cannot be used."""
+
+    def check(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().check(*args, **kwargs)
+        except SystemCheckError as error:
+            refuse(str(error))
+
+
+class Once(argparse.Action):
+    """An option that is refused when it is given twice: of the two only the last would count."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given twice ({getattr(namespace, self.dest)}, {values}); give it once.")
+        setattr(namespace, self.dest, values)
 
 
 def whole(value: str, what: str, high: int) -> int:
@@ -92,7 +112,9 @@ def choice(given: dict[str, Any], allowed: Sequence[str], default: Sequence[str]
     older_than = duration(given.get("older_than"), "--older-than")
     narrowing = [given["queue"], given["type"], older_than]
     if ids and any(value is not None for value in [*narrowing, given["limit"]]):
-        refuse("Give ids, or --queue, --type, --older-than and --limit, not both.")
+        refuse(
+            f"Give ids ({' '.join(given['ids'])[:80]}), or options that choose by queue, type, age or number, not both."
+        )
     if not ids and status is None and all(value is None for value in narrowing):
         refuse("Say which jobs: their ids, or at least one of --status, --queue, --type.")
     return Choice(

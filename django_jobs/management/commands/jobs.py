@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
 from django_jobs import report
@@ -16,7 +16,7 @@ from django_jobs.models import Job
 LONGEST_LIST = 10_000
 
 
-class Command(BaseCommand):
+class Command(given.Checked):
     help = "Look at jobs and act on them; `jobs VERB --help` says more."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -92,7 +92,12 @@ def _on_jobs(parser: CommandParser, *, why: bool = False) -> CommandParser:
 
 def _purge(parser: CommandParser) -> CommandParser:
     _on_jobs(parser)
-    parser.add_argument("--older-than", metavar="AGE", help="only those that ended before: seconds, or as 30m, 12h, 7d")
+    parser.add_argument(
+        "--older-than",
+        metavar="AGE",
+        action=given.Once,
+        help="only those that ended before: seconds, or as 30m, 12h, 7d",
+    )
     parser.add_argument("--with-keys", action="store_true", help="also those whose idempotency key still has to hold")
     parser.add_argument("--dry-run", action="store_true", help="count them and delete nothing")
     return parser
@@ -100,19 +105,21 @@ def _purge(parser: CommandParser) -> CommandParser:
 
 def _pause(parser: CommandParser) -> CommandParser:
     _on_queue_or_type(parser)
-    parser.add_argument("--until", metavar="TIME", help="resume by itself then, as 2030-12-31T18:00")
-    parser.add_argument("--for", metavar="TIME", help="resume by itself after so long, as 90, 30m, 12h")
+    parser.add_argument("--until", metavar="TIME", action=given.Once, help="resume by itself then, as 2030-12-31T18:00")
+    parser.add_argument(
+        "--for", metavar="TIME", action=given.Once, help="resume by itself after so long, as 90, 30m, 12h"
+    )
     parser.add_argument("--why", default="", metavar="TEXT", help="is shown to those who ask why a job waits")
     return parser
 
 
 def _on_queue_or_type(parser: CommandParser) -> CommandParser:
-    parser.add_argument("--queue", metavar="NAME")
-    parser.add_argument("--type", metavar="NAME")
+    parser.add_argument("--queue", metavar="NAME", action=given.Once)
+    parser.add_argument("--type", metavar="NAME", action=given.Once)
     return parser
 
 
 def _filter(parser: CommandParser, states: str) -> None:
-    parser.add_argument("--status", metavar="STATE", help=states)
-    parser.add_argument("--queue", metavar="NAME", help="only those of this queue")
-    parser.add_argument("--type", metavar="NAME", help="only those of this type")
+    parser.add_argument("--status", metavar="STATE", action=given.Once, help=states)
+    parser.add_argument("--queue", metavar="NAME", action=given.Once, help="only those of this queue")
+    parser.add_argument("--type", metavar="NAME", action=given.Once, help="only those of this type")

@@ -6,13 +6,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser, SystemCheckError
+from django.core.management.base import CommandParser
 
 from django_jobs import log, registry
 from django_jobs.conf import conf, queue_name, worker_count
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
-from django_jobs.management.given import refuse
+from django_jobs.management.given import Checked, refuse
 from django_jobs.workers.plan import Plan
 
 
@@ -34,7 +34,7 @@ def _queues(given: str | None, default: tuple[str, ...] | None) -> tuple[str, ..
         raise ConfigurationError(f"--queues: {error}.") from None
 
 
-class Command(BaseCommand):
+class Command(Checked):
     help = "Run jobs until told to stop (TERM or INT; a second one ends the grace)."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -42,12 +42,6 @@ class Command(BaseCommand):
         parser.add_argument("--processes", help="worker processes (default: PROCESSES)")
         parser.add_argument("--threads", help="threads in each process (default: THREADS)")
         parser.add_argument("--burst", action="store_true", help="end when nothing is due; later retries stay")
-
-    def check(self, *args: Any, **kwargs: Any) -> None:
-        try:
-            super().check(*args, **kwargs)
-        except SystemCheckError as error:
-            refuse(str(error))
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not hasattr(os, "fork"):
