@@ -18,6 +18,7 @@ from django_jobs import Retry
 from django_jobs.exceptions import DeadlinePassed
 from django_jobs.workers import pinned
 from django_jobs.workers.pinned import PinnedCall
+from tests.harness import wait_for
 
 pytestmark = [
     pytest.mark.fast,
@@ -104,9 +105,12 @@ def spin_and_raise(number: int) -> int:
 
 @pytest.mark.parametrize("end", [spin, spin_and_raise])
 def test_in_a_storm_of_interruptions_none_comes_after_its_call_or_into_the_next(end: Any) -> None:
-    storm = Storm(end)
-    storm.run()
-    assert storm.escaped == []
+    for _ in range(5):
+        storm = Storm(end)
+        storm.run()
+        assert storm.escaped == []
+        if len(storm.ends) > 1:  # on a busy machine none, or each, may have come in time
+            break
     kinds = {"DeadlinePassed", "returned" if end is spin else "Retry"}
     assert set(storm.ends) == kinds, storm.ends
 
@@ -123,11 +127,20 @@ def interrupted(function: Any) -> PinnedCall:
     thread = threading.Thread(target=work)
     thread.start()
     assert there.wait(10)
-    with made[0].lock:
-        made[0].interrupt()
+    interrupt(made[0])
     thread.join(10)
     assert not thread.is_alive()
     return made[0]
+
+
+def interrupt(call: PinnedCall) -> None:
+    """Interrupt a call as soon as it may be."""
+    until = time.monotonic() + 10
+    done = False
+    while not done and call.inside and time.monotonic() < until:
+        time.sleep(0.0005)
+        with call.lock:
+            done = call.interrupt()
 
 
 def test_a_call_that_runs_python_is_ended() -> None:
@@ -204,12 +217,8 @@ def test_no_lock_that_others_need_is_left_taken(busy: Any) -> None:
     for _ in range(15):
         condition = threading.Condition()
         call, thread = begun(lambda: busy(condition))  # noqa: B023
-        until = time.monotonic() + 10
-        done = False
-        while not done and time.monotonic() < until:
-            time.sleep(0.0005)
-            with call.lock:
-                done = call.interrupt()
+        wait_for(lambda: call.inside)  # noqa: B023
+        interrupt(call)
         thread.join(10)
         assert not thread.is_alive()
         free = threading.Thread(target=once, args=(condition,), daemon=True)
