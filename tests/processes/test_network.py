@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from contextlib import AbstractContextManager
@@ -12,7 +13,7 @@ import pytest
 
 from django_jobs.models import Worker
 from tests.app.jobs import leave_effect, nothing, wait_for_file
-from tests.app.process_jobs import die_by_exit, end_by_file
+from tests.app.process_jobs import end_by_file
 from tests.harness import RunWorkers, Tree, wait_for
 from tests.processes.common import effects, ends, lines, session_pids, state, wait_for_effect, wait_seconds
 from tests.processes.outages import away, back
@@ -143,20 +144,22 @@ def supervised_at(network: Tree) -> datetime:
     return row.heartbeat_at if row else datetime.min.replace(tzinfo=UTC)
 
 
-def test_a_loss_whose_commit_is_not_answered_is_charged_once(network: Tree, proxy: Proxy) -> None:
-    workers = network.start("--threads", "1", settings={**LEASE, "MAX_UNCOUNTED": 3})
-    workers.wait_until_ready()
+def test_a_loss_whose_commit_is_not_answered_is_charged_once(network: Tree, proxy: Proxy, tmp_path: Path) -> None:
+    job = end_by_file.enqueue("a", str(tmp_path))
+    workers = network.start("--threads", "1", settings=LEASE)
+    pid = wait_for_effect(network, "a:start")
     with proxy.swallow(COMMIT):
-        job = die_by_exit.using(delay=1).enqueue("a", 3)
-        wait_for_effect(network, "a")
+        os.kill(pid, signal.SIGKILL)
         wait_for(lambda: proxy.swallowed, what="the commit of the rescue")
-        wait_for(lambda: state(job)[:3] == ("ready", 0, 1), SOON)
-        assert ends(job) == [(1, "died")]
+        wait_for_effect(network, "a:start", run=2)
         at = supervised_at(network)
         wait_for(lambda: supervised_at(network) > at, SOON, "heartbeats go on")
+    assert (state(job), ends(job)) == (("running", 0, 1, 2), [(1, "died")])
     for text in ("goes on", "cannot be reached"):
         assert not lines(workers, text)
     assert len(lines(workers, "supervisor: the connection broke and is made anew: no answer came in time")) == 1
+    (tmp_path / "a.2").touch()
+    network.wait_for_status(job, "done")
     workers.stop()
 
 
