@@ -95,8 +95,8 @@ class Watch:
             self._steps = 2
             statements.shut_down(self._sessions)
             self._cancel()
-        if self._steps == 2 and not self._is_async and not self._call.interrupt():
-            return now + MOMENT
+            if not self._is_async:
+                self._call.interrupt()
         due = (self.deadline, self._insist_at, math.inf)[self._steps]
         return min(due, now + LOOK_SECONDS) if self._is_async else due
 

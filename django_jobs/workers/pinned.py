@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from django_jobs.exceptions import DeadlinePassed
@@ -15,11 +13,6 @@ _set_async_exception = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py
     ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
 )
 _NOTHING = ctypes.py_object()
-# What other threads of the process use as well, and takes locks in Python code.
-WITH_LOCKS = frozenset(
-    ("logging", "threading", "queue", "importlib", "_frozen_importlib", "_frozen_importlib_external", "concurrent",
-     "multiprocessing", "asyncio", "asgiref", "psycopg_pool")
-)  # fmt: skip
 _NOT_RETURNED = object()
 
 
@@ -68,24 +61,12 @@ class PinnedCall:
         """Whether the call is being made; it stays so for as long as the lock is held."""
         return self._inside
 
-    def interrupt(self) -> bool:
-        """Raise DeadlinePassed in the call, from another thread that holds the lock; return whether that was done by now.
+    def interrupt(self) -> None:
+        """Raise DeadlinePassed in the call, from another thread that holds the lock. It works once.
 
-        It works once, and not while the call is in code that has locks which others need: between taking a lock and the
-        `try` that lets go of it, the exception would leave it taken for ever.
+        Where it comes is left to Python: also between taking a lock and the `try` that lets go of it, as in `logging`. To
+        look at the frames of the thread first, in order to spare such places, crashes Python 3.11.
         """
-        if self._inside and not self._raised and not _may_hold_locks(sys._current_frames().get(self._thread)):
+        if self._inside and not self._raised:
             self._raised = True
             _set_async_exception(self._thread, ctypes.py_object(DeadlinePassed))
-        return self._raised
-
-
-def _may_hold_locks(frame: FrameType | None) -> bool:
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name == __name__:
-            return False
-        if name.partition(".")[0] in WITH_LOCKS:
-            return True
-        frame = frame.f_back
-    return False

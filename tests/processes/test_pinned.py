@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import logging
-import queue
 import random
 import sys
 import threading
@@ -18,7 +15,6 @@ from django_jobs import Retry
 from django_jobs.exceptions import DeadlinePassed
 from django_jobs.workers import pinned
 from django_jobs.workers.pinned import PinnedCall
-from tests.harness import wait_for
 
 pytestmark = [
     pytest.mark.fast,
@@ -27,17 +23,6 @@ pytestmark = [
 ]
 CALLS = 8_000
 THREADS = 3
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Have a logger whose lines go nowhere, by way of a handler with a lock."""
-    logger = logging.getLogger("tests.pinned")
-    handler = logging.StreamHandler(io.StringIO())
-    logger.addHandler(handler)
-    logger.propagate = False
-    yield
-    logger.removeHandler(handler)
 
 
 @pytest.fixture(autouse=True)
@@ -127,20 +112,11 @@ def interrupted(function: Any) -> PinnedCall:
     thread = threading.Thread(target=work)
     thread.start()
     assert there.wait(10)
-    interrupt(made[0])
+    with made[0].lock:
+        made[0].interrupt()
     thread.join(10)
     assert not thread.is_alive()
     return made[0]
-
-
-def interrupt(call: PinnedCall) -> None:
-    """Interrupt a call as soon as it may be."""
-    until = time.monotonic() + 10
-    done = False
-    while not done and call.inside and time.monotonic() < until:
-        time.sleep(0.0005)
-        with call.lock:
-            done = call.interrupt()
 
 
 def test_a_call_that_runs_python_is_ended() -> None:
@@ -189,66 +165,6 @@ def test_a_call_that_is_over_is_not_interrupted() -> None:
         call.interrupt()
     time.sleep(0.01)
     assert (call.inside, call.value, call.error) == (False, 5, None)
-
-
-def in_condition(condition: threading.Condition) -> None:
-    while True:
-        with condition:
-            pass
-
-
-def in_logging(condition: threading.Condition) -> None:
-    logger = logging.getLogger("tests.pinned")
-    while True:
-        logger.warning("on and on")
-
-
-def in_queue(condition: threading.Condition) -> None:
-    while True:
-        QUEUE.put(1)
-        QUEUE.get()
-
-
-QUEUE: queue.Queue[int] = queue.Queue()
-
-
-@pytest.mark.parametrize("busy", [in_condition, in_logging, in_queue])
-def test_no_lock_that_others_need_is_left_taken(busy: Any) -> None:
-    for _ in range(15):
-        condition = threading.Condition()
-        call, thread = begun(lambda: busy(condition))  # noqa: B023
-        wait_for(lambda: call.inside)  # noqa: B023
-        interrupt(call)
-        thread.join(10)
-        assert not thread.is_alive()
-        free = threading.Thread(target=once, args=(condition,), daemon=True)
-        free.start()
-        free.join(5)
-        assert not free.is_alive()
-
-
-def begun(function: Any) -> tuple[PinnedCall, threading.Thread]:
-    """Make a call in a thread of its own."""
-    calls: list[PinnedCall] = []
-    made = threading.Event()
-
-    def work() -> None:
-        calls.append(PinnedCall())
-        made.set()
-        calls[0].make(function)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    assert made.wait(10)
-    return calls[0], thread
-
-
-def once(condition: threading.Condition) -> None:
-    """Take what the interrupted call had taken."""
-    with condition:
-        logging.getLogger("tests.pinned").warning("once")
-        QUEUE.put(1)
-        QUEUE.get()
 
 
 def test_a_call_is_not_left_between_being_looked_at_and_being_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
