@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What the queue asks of a database is tried in every environment of the matrix."""
+    """What the queue asks of a database is tried on each version of it."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.fast)
+            item.add_marker(pytest.mark.contract)
