@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.base import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
+from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
 from django_jobs.models import Job, Pause, Worker
 from django_jobs.models.clock import ClockText
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from abc import ABC, abstractmethod
@@ -136,27 +135,8 @@ class Expired(NamedTuple):
     seconds: float
 
 
-DIED = "died"
-# The cause by which a run ended that may live on and come back with an outcome.
-LEASE_RAN_OUT = "lease ran out"
-DATABASE_AWAY = "database away"
-CONNECTION_BROKE = "connection broke"
-STOPPED = "stopped"
-WORKER_FAILED = "worker failed"
-OUTCOME_LOST = "outcome lost"
-# No ends of runs, but what people did and what time did.
-REQUEUED = "requeued"
-DEADLINE = "deadline"
-CALLED_OFF = "called off"
-ASKED_TO_STOP = "asked to stop"
-TOO_LATE = "expired"
-ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP)
 # Not its result and history, which may be large, when many are read.
 HOLDER_FIELDS = ("id", "type", "payload", "idempotency_key", "key_holds")
-# Lines of a job's history that are kept: the first, and the last nine.
-HISTORY_LIMIT = 10
-EXPIRED = "The time by which it had to start passed before a worker took it."
-EXPIRED_ENTRY = json.dumps({"cause": TOO_LATE, "error": EXPIRED, "worker": "", "seconds": 0.0})
 
 
 def milliseconds(seconds: float) -> int:

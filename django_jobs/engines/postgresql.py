@@ -9,9 +9,6 @@ from typing import Any
 import psycopg
 
 from django_jobs.engines.base import (
-    EXPIRED,
-    EXPIRED_ENTRY,
-    LEASE_RAN_OUT,
     Claimed,
     ClaimOrder,
     ClaimResult,
@@ -22,6 +19,7 @@ from django_jobs.engines.base import (
     Settlement,
     milliseconds,
 )
+from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
 from django_jobs.engines.postgresql_storing import PostgreSQLStoring
 from django_jobs.engines.sql import statement
 

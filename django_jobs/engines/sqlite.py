@@ -8,20 +8,8 @@ from typing import Any, NamedTuple
 
 from django.db.utils import DatabaseError
 
-from django_jobs.engines.base import (
-    EXPIRED,
-    EXPIRED_ENTRY,
-    HISTORY_LIMIT,
-    LEASE_RAN_OUT,
-    Claimed,
-    ClaimOrder,
-    ClaimResult,
-    Done,
-    Expired,
-    Look,
-    Run,
-    Settlement,
-)
+from django_jobs.engines.base import Claimed, ClaimOrder, ClaimResult, Done, Expired, Look, Run, Settlement
+from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, HISTORY_LIMIT, LEASE_RAN_OUT
 from django_jobs.engines.sqlite_parts import IN_FORCE, LATER, NOW, not_paused, one_of, read, served
 from django_jobs.engines.sqlite_storing import SQLiteStoring
 

@@ -12,7 +12,6 @@ from django_jobs.management import given
 from django_jobs.models import Job
 from django_jobs.queue import bulk, operate
 
-DEAD_LETTERS = (Job.Status.DEAD, Job.Status.FAILED)
 Say = Callable[[str], None]
 
 
@@ -26,7 +25,7 @@ class Answer(NamedTuple):
 
 def requeue(options: dict[str, Any], say: Say) -> Answer:
     # By their ids any that ended; by what they are, the dead letters unless it is said otherwise.
-    default = operate.FINISHED if options["ids"] else DEAD_LETTERS
+    default = operate.FINISHED if options["ids"] else Job.DEAD_LETTERS
     chosen = given.choice(options, operate.FINISHED, default)
     return _tell(bulk.requeue(chosen, why=options["why"], by=_who()), say, ("requeued",))
 

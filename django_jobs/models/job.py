@@ -32,7 +32,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def dead_letters(self) -> JobQuerySet:
         """Jobs that ended without success and want a person."""
-        return self.filter(status__in=[Job.Status.DEAD, Job.Status.FAILED])
+        return self.filter(status__in=Job.DEAD_LETTERS)
 
 
 class JobManager(models.Manager["Job"].from_queryset(JobQuerySet)):  # type: ignore[misc]
@@ -50,6 +50,8 @@ class Job(models.Model):
         DEAD = "dead", _("dead")
         CANCELLED = "cancelled", _("cancelled")
 
+    DEAD_LETTERS = (Status.DEAD, Status.FAILED)
+
     class Parked(models.TextChoices):
         TYPE = "type", _("type unknown to the worker that met it")
         PAUSE = "pause", _("paused")
@@ -58,7 +60,7 @@ class Job(models.Model):
     class KeyHolds(models.TextChoices):
         """How long an idempotency key is taken: cleared by whatever ends that time."""
 
-        WINDOW = "window", _("until the row is archived")
+        WINDOW = "window", _("as long as its row is there")
         UNFINISHED = "unfinished", _("until the job has ended")
         WAITING = "waiting", _("until the job is claimed")
 

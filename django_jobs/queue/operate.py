@@ -12,7 +12,7 @@ from django.db.models import Case, F, Value, When
 
 from django_jobs import log, payload
 from django_jobs.engines import engine, jobs_alias
-from django_jobs.engines.base import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
+from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict, WaitTimeout, shown
 from django_jobs.models import Job
 from django_jobs.models.clock import Clock, ClockText

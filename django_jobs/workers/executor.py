@@ -14,7 +14,8 @@ from django.db import DatabaseError, InterfaceError, connections
 from django_jobs import log, payload
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import DATABASE_AWAY, EXPIRED, WORKER_FAILED, Claimed, Engine, Settlement, released
+from django_jobs.engines.base import Claimed, Engine, Settlement, released
+from django_jobs.engines.causes import DATABASE_AWAY, EXPIRED, TOO_LATE, WORKER_FAILED
 from django_jobs.queue.history import entry
 from django_jobs.workers.connections import answer_timeout
 from django_jobs.workers.deadlines import Watch, Watcher
@@ -148,9 +149,9 @@ class Executor:
         return Ended(seat, claimed, outcome, seconds)
 
     def _expired(self, claimed: Claimed) -> Settlement:
-        line = entry(claimed.token, "expired", EXPIRED, "", 0.0)
+        line = entry(claimed.token, TOO_LATE, EXPIRED, "", 0.0)
         return Settlement(
-            run=claimed.run, status="cancelled", counts="nothing", cause="expired", error=EXPIRED, entry=line
+            run=claimed.run, status="cancelled", counts="nothing", cause=TOO_LATE, error=EXPIRED, entry=line
         )
 
     def _lost(self, claimed: Claimed) -> Settlement:

@@ -16,7 +16,8 @@ from django.db import OperationalError
 from django.db.models.functions import Now
 
 from django_jobs import log
-from django_jobs.engines.base import LEASE_RAN_OUT, Engine, Run
+from django_jobs.engines.base import Engine, Run
+from django_jobs.engines.causes import LEASE_RAN_OUT
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue

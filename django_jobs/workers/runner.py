@@ -6,9 +6,7 @@ import inspect
 import json
 import os
 import time
-import traceback
 from asyncio import CancelledError
-from collections.abc import Iterator
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -17,18 +15,8 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django_jobs import payload, registry
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import (
-    CONNECTION_BROKE,
-    DATABASE_AWAY,
-    DEADLINE,
-    STOPPED,
-    Claimed,
-    Counts,
-    Done,
-    Engine,
-    Settlement,
-    released,
-)
+from django_jobs.engines.base import Claimed, Counts, Done, Engine, Settlement, released
+from django_jobs.engines.causes import CONNECTION_BROKE, DATABASE_AWAY, DEADLINE, STOPPED
 from django_jobs.engines.idle import may_be_dead
 from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
@@ -45,11 +33,9 @@ from django_jobs.workers.connections import (
 from django_jobs.workers.connections import watch as watch_connections
 from django_jobs.workers.coroutines import run_async
 from django_jobs.workers.deadlines import Watch
+from django_jobs.workers.errors import chain, describe, full_text
 from django_jobs.workers.watchdog import guarded
 
-ERROR_LIMIT = 20_000
-SHORT_ERROR_LIMIT = 500
-CHAIN_LIMIT = 10
 # Seconds before a job that was lost with its database or connection is tried again.
 LOSS_PAUSE = 5.0
 # Within it, a process whose database was away has asked again: see Outage.
@@ -152,7 +138,7 @@ class Runner:
             return released(claimed.run)._replace(cause=STOPPED, entry=line)
         if not watch.passed:
             return self._raised(claimed, job_type, error, started)
-        if any(_may_be_outage(link) for link in _chain(error)) and self._was_away():
+        if any(_may_be_outage(link) for link in chain(error)) and self._was_away():
             return self._settled(claimed, "ready", "loss", DATABASE_AWAY, error, started, delay=LOSS_PAUSE)
         if isinstance(error, job_type.fail_on):
             return self._settled(claimed, "failed", "end", "failed", error, started)
@@ -208,7 +194,7 @@ class Runner:
 
         The class only says when it need not be asked: a constraint that was violated proves that the server answered.
         """
-        errors = list(_chain(error))
+        errors = list(chain(error))
         alias = self._engine.alias
         broken = broke(alias, errors) or connect_failed(alias, errors)
         if not broken and not any(isinstance(link, _DOUBTFUL) for link in errors):
@@ -275,31 +261,3 @@ def _may_be_outage(error: BaseException) -> bool:
     if not isinstance(error, _DOUBTFUL):
         return False
     return getattr(error.__cause__, "sqlstate", None) != QUERY_CANCELED and str(error) != "interrupted"  # SQLite
-
-
-def _chain(error: BaseException, hidden: bool = True) -> Iterator[BaseException]:
-    """Return what led to an error, also what was hidden by `raise ... from None` unless that is left out."""
-    # Bounded: a __cause__ may be a property that never ends.
-    link: BaseException | None = error
-    for _ in range(CHAIN_LIMIT):
-        if link is None:
-            return
-        yield link
-        link = link.__cause__ or (link.__context__ if hidden or not link.__suppress_context__ else None)
-
-
-def describe(error: BaseException) -> str:
-    """Return an error in one line of at most 500 storable characters."""
-    if isinstance(error, Outcome):
-        text = getattr(error, "reason", "") or type(error).__name__
-    else:
-        text = "".join(traceback.format_exception_only(type(error), error)).strip()
-    return payload.storable(" ".join(text[:ERROR_LIMIT].split()), SHORT_ERROR_LIMIT)
-
-
-def full_text(error: BaseException) -> str:
-    """Return an error with the tracebacks of its chain, storable and of at most 20,000 characters."""
-    parts = []
-    for link in _chain(error, hidden=False):
-        parts.append("".join(traceback.format_exception(type(link), link, link.__traceback__, limit=-50, chain=False)))
-    return payload.storable("\nwhich came from:\n\n".join(parts), ERROR_LIMIT)

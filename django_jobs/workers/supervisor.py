@@ -36,7 +36,7 @@ SUMMARY_SECONDS = 1.0
 # With the database cut off, what is left to write is given up then: the whole stop takes the grace and five seconds.
 END_SECONDS = 4.0
 
-CLEAN, USAGE, RUNS_CUT, DATABASE_AWAY = 0, 2, 3, 4
+CLEAN, RUNS_CUT, DATABASE_AWAY = 0, 3, 4
 
 
 class Supervisor:

@@ -24,7 +24,7 @@ from django_jobs.workers.failure import can_open_files
 from django_jobs.workers.limits import Limits
 from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.pace import Pace
-from django_jobs.workers.plan import Plan as Plan
+from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import SEATS, Phase, SeatMap
 from django_jobs.workers.watchdog import guarded, watchdog
 from django_jobs.workers.writer import Writer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,8 @@ from django_jobs.admin import listing
 from django_jobs.engines.base import Engine
 from django_jobs.models import Job
 from tests.engines.common import on_postgresql
-from tests.engines.test_plans import FINISHED, UNFINISHED, _nodes, read
+from tests.engines.test_plans import FINISHED, UNFINISHED, read
+from tests.plans import explained
 
 pytestmark = [on_postgresql, pytest.mark.django_db(databases="__all__")]
 # The most rows that each list may read of 117,500: one page, what its partial index holds, or the limit of what is
@@ -42,16 +42,12 @@ PAGES: list[tuple[dict[str, str], int]] = [
 
 
 @contextmanager
-def explained(alias: str) -> Iterator[list[dict[str, Any]]]:
+def watched(alias: str) -> Iterator[list[dict[str, Any]]]:
     """Collect every node of the plan of every statement, each run under EXPLAIN ANALYZE before it is run."""
     nodes: list[dict[str, Any]] = []
 
     def explain(execute: Any, statement: str, parameters: Any, many: bool, context: Any) -> Any:
-        cursor = context["cursor"].cursor
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
-        (found,) = cursor.fetchone()
-        (plan,) = json.loads(found) if isinstance(found, str) else found
-        nodes.extend(_nodes(plan["Plan"]))
+        nodes.extend(explained(statement, parameters, context))
         return execute(statement, parameters, many, context)
 
     with connections[alias].execute_wrapper(explain):
@@ -72,7 +68,7 @@ def test_no_list_reads_the_whole_table(engine: Engine, monkeypatch: pytest.Monke
         for statement in (FINISHED, UNFINISHED, "ANALYZE django_jobs_job"):
             cursor.execute(statement, [])
     for query, most in PAGES:
-        with explained(engine.alias) as nodes:
+        with watched(engine.alias) as nodes:
             lists(query)
         assert 0 < read(nodes) <= most, query
 

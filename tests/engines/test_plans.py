@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from django_jobs import resume
 from django_jobs.engines.base import Done, Run
 from tests.app.jobs import report
 from tests.engines.common import TYPES, beside_others, on_postgresql, order, settled
+from tests.plans import explained
 from tests.threads import session
 
 if TYPE_CHECKING:
@@ -59,11 +59,7 @@ def plans(engine: Engine, call: Callable[[], Any]) -> list[dict[str, Any]]:
     nodes: list[dict[str, Any]] = []
 
     def explain(execute: Any, statement: str, parameters: Any, many: bool, context: Any) -> Any:
-        cursor = context["cursor"].cursor
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
-        (found,) = cursor.fetchone()
-        (plan,) = json.loads(found) if isinstance(found, str) else found
-        nodes.extend(_nodes(plan["Plan"]))
+        nodes.extend(explained(statement, parameters, context))
         return execute(_NOTHING, None, many, context)
 
     with transaction.atomic(using=engine.alias):
@@ -75,12 +71,6 @@ def plans(engine: Engine, call: Callable[[], Any]) -> list[dict[str, Any]]:
 
 
 _NOTHING = "SELECT 1 WHERE false"
-
-
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for inner in plan.get("Plans", ()):
-        yield from _nodes(inner)
 
 
 def read(nodes: list[dict[str, Any]]) -> int:

@@ -12,8 +12,9 @@ from django.db import IntegrityError, InterfaceError, OperationalError, connecti
 from django_jobs import Retry, registry
 from django_jobs.engines.base import Claimed, Done, Engine, Settlement
 from django_jobs.registry import JobType
+from django_jobs.workers.errors import describe
 from django_jobs.workers.executor import Assigned, Executor
-from django_jobs.workers.runner import Runner, describe
+from django_jobs.workers.runner import Runner
 from tests.app.jobs import nothing
 from tests.app.models import Effect
 from tests.engines.common import on_sqlite

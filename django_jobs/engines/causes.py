@@ -1,0 +1,26 @@
+"""The causes in a job's history: how its runs ended, and what was done to it besides."""
+
+from __future__ import annotations
+
+import json
+
+DIED = "died"
+# A run that ended by it may live on and come back with an outcome.
+LEASE_RAN_OUT = "lease ran out"
+DATABASE_AWAY = "database away"
+CONNECTION_BROKE = "connection broke"
+STOPPED = "stopped"
+WORKER_FAILED = "worker failed"
+OUTCOME_LOST = "outcome lost"
+DEADLINE = "deadline"
+# No ends of runs, but what people did and what time did.
+REQUEUED = "requeued"
+CALLED_OFF = "called off"
+ASKED_TO_STOP = "asked to stop"
+TOO_LATE = "expired"
+ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP)
+
+# Lines of a job's history that are kept: the first, and the last nine.
+HISTORY_LIMIT = 10
+EXPIRED = "The time by which it had to start passed before a worker took it."
+EXPIRED_ENTRY = json.dumps({"cause": TOO_LATE, "error": EXPIRED, "worker": "", "seconds": 0.0})
