@@ -33,6 +33,8 @@ PACKAGE = ROOT / "django_jobs"
 # A line may import from the lines above it and, where it is a package, from itself.
 LAYERS = [
     ["exceptions"],
+    ["cron", "zones"],
+    ["slots"],
     ["outcomes", "backoff", "payload"],
     ["conf", "context"],
     ["models"],
