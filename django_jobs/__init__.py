@@ -17,6 +17,7 @@ from django_jobs.exceptions import (
 )
 from django_jobs.outcomes import Cancel, Fail, Retry, Snooze
 from django_jobs.pauses import pause, resume
+from django_jobs.scheduled import schedule
 
 __version__ = "0.1.0.dev0"
 
@@ -41,4 +42,5 @@ __all__ = [
     "job",
     "pause",
     "resume",
+    "schedule",
 ]

@@ -17,6 +17,7 @@ from django.db.models import ForeignKey
 from django_jobs import conf, registry
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job
+from django_jobs.schedules import code, sync
 
 OLDEST_SQLITE = (3, 37)
 OLDEST_POSTGRESQL = 15
@@ -40,6 +41,31 @@ def check_names(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
             id="django_jobs.E002",
         )
         for first, second in registry.clashes()
+    ]
+
+
+@register("django_jobs")
+def check_schedule_names(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    return [
+        Error(
+            f"Two schedules are named {first.name!r}: that of {first.place} and that of {second.place}.",
+            hint="Give one of them another name: @schedule(..., name=...). Until then only the first one is used.",
+            id="django_jobs.E007",
+        )
+        for first, second in code.clashes()
+    ]
+
+
+@register("django_jobs")
+def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    return [
+        Error(
+            f"The schedule {found.name!r} of {found.place} cannot be used: {said}",
+            hint="See docs/schedules.md for what a schedule may say. Until then it is not stored, or left as it was.",
+            id="django_jobs.E008",
+        )
+        for found in code.schedules()
+        if (said := sync.fault(found))
     ]
 
 

@@ -110,6 +110,7 @@ class Conf:
     drain: float = _setting(60.0, _duration)
     max_jobs_per_process: int | None = _setting(None, _whole_or_none)
     max_process_memory: int | None = _setting(None, _memory)
+    missed_grace: float = _setting(60.0, _duration)
     enqueue_timeout: float = _setting(5.0, _duration)
     backoff: Backoff = field(default_factory=Backoff, metadata={"convert": _backoff})
     max_attempts: int = _setting(8, _attempts)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import transaction
 
@@ -246,3 +246,40 @@ def connection_broke(process: str, error: BaseException) -> None:
     if _is_to_be_said(f"{process}: connection"):
         said = str(error).strip().replace("\n", " ")
         _say(logging.WARNING, "%s: the connection broke and is made anew: %s", process, said)
+
+
+class Looked(NamedTuple):
+    """What came of a look at one schedule."""
+
+    name: str
+    fired: int
+    missed: int
+    dropped: int
+    error: str
+
+
+def schedule_looked_at(found: Looked) -> None:
+    if found.error:
+        _say(logging.ERROR, "Schedule %s is broken: %s", found.name, found.error)
+    elif found.missed:
+        _say(logging.WARNING, "Schedule %s missed %d slots: %d dropped, %d jobs made",
+            found.name, found.missed, found.dropped, found.fired,
+        )  # fmt: skip
+    elif found.fired:
+        _say(logging.DEBUG, "Schedule %s made %d jobs", found.name, found.fired)
+
+
+def schedule_not_stored(name: str, place: str, error: str) -> None:
+    _say(logging.ERROR, "The schedule %s of %s cannot be used, and is left as it was: %s", name, place, error)
+
+
+def scheduler_stopped() -> None:
+    _say(logging.ERROR, "The scheduler's thread had ended; it is started again")
+
+
+def scheduler_started(schedules: int) -> None:
+    _say(logging.INFO, "Scheduler started: %d schedules", schedules)
+
+
+def scheduler_ended(code: int) -> None:
+    _say(logging.INFO, "Scheduler stopped (exit %d)", code)

@@ -72,17 +72,16 @@ def pause(
 
 def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool:  # noqa: A002
     """Have the jobs of a paused queue or type be started again; return whether it was paused."""
-    from django.db.models.functions import Now
-
     from django_jobs.engines import jobs_alias
     from django_jobs.models import Pause
+    from django_jobs.models.clock import Clock
 
     kind, name = _what(queue, type)
     rows = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name)
     with transaction.atomic(using=rows.db):
         deleted, _ = rows.in_force().delete()
         # One that had ended by itself, but none that somebody makes at this moment.
-        rows.filter(until__lte=Now()).delete()
+        rows.filter(until__lte=Clock()).delete()
         if deleted:
             log.when_committed(rows.db, log.resumed, kind, name)
     return bool(deleted)

@@ -13,6 +13,7 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
 from django_jobs.models import Job, Pause, Worker
+from django_jobs.models.clock import Clock
 from django_jobs.queue.operate import FINISHED
 
 UNSUCCESSFUL = (Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
@@ -55,7 +56,7 @@ def pauses() -> list[dict[str, Any]]:
 def _queues(alias: str) -> list[dict[str, Any]]:
     """Count what waits and runs, each part by the partial index that holds it."""
     jobs = Job.objects.using(alias)
-    due, later = Q(run_at__lte=Now()), Q(run_at__gt=Now())
+    due, later = Q(run_at__lte=Clock()), Q(run_at__gt=Clock())
     found: dict[str, dict[str, Any]] = {}
     parts = [
         jobs.ready().filter(parked__isnull=True).values("queue").annotate(

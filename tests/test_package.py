@@ -43,14 +43,16 @@ LAYERS = [
     ["engines"],
     ["log"],
     ["queue", "pauses"],
+    ["schedules"],
     ["decorators"],
+    ["scheduled"],
     ["workers"],
     ["explain"],
     ["report", "checks", "admin"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.
-AGAINST = {("models", "explain"), ("models", "queue")}
+AGAINST = {("models", "explain"), ("models", "queue"), ("models", "schedules")}
 
 
 def modules() -> dict[str, ast.Module]:

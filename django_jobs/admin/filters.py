@@ -8,13 +8,13 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import registry
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job, JobQuerySet, Worker
+from django_jobs.models.clock import Clock
 
 QUEUES_SHOWN = 50
 AS_CLAIMED = ("queue", "-priority", "run_at", "id")
@@ -55,7 +55,7 @@ class StateFilter(admin.SimpleListFilter):
             case "due":
                 return queryset.due()
             case "later":
-                return queryset.ready().filter(parked__isnull=True, run_at__gt=Now())
+                return queryset.ready().filter(parked__isnull=True, run_at__gt=Clock())
             case "retries":
                 return queryset.retries().filter(parked__isnull=True)
             case "parked":

@@ -34,6 +34,9 @@ class NewJob:
     max_attempts: int
     timeout: float | None
     meta: str
+    # Of a job that a schedule made: its name, and the planned instant.
+    schedule: str | None = None
+    slot: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

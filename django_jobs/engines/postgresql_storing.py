@@ -123,4 +123,6 @@ def _columns(new: Sequence[NewJob]) -> dict[str, list[Any]]:
         "max_attempts": [item.max_attempts for item in new],
         "timeouts": [item.timeout for item in new],
         "metas": [item.meta for item in new],
+        "schedules": [item.schedule for item in new],
+        "slots": [item.slot for item in new],
     }

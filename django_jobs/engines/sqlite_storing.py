@@ -101,16 +101,17 @@ class SQLiteStoring(Engine):
 def _insert(conflict: str, returned: str) -> str:
     return (
         "INSERT INTO django_jobs_job "
-        "(type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta) "
+        "(type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta, "
+        "schedule, slot) "
         "VALUES (%(type)s, %(queue)s, %(priority)s, %(payload)s, %(idempotency_key)s, %(key_holds)s, "
         f"COALESCE(%(run_at)s, {LATER.format('%(delay)s')}), COALESCE(%(expires_at)s, "
         f"CASE WHEN %(expires_in)s IS NOT NULL THEN {LATER.format('%(expires_in)s')} END), "
-        f"%(max_attempts)s, %(timeout)s, %(meta)s) {conflict} RETURNING {returned}"
+        f"%(max_attempts)s, %(timeout)s, %(meta)s, %(schedule)s, %(slot)s) {conflict} RETURNING {returned}"
     )
 
 
 def _parameters(new: NewJob) -> dict[str, Any]:
     found = asdict(new)
-    for name in ("run_at", "expires_at"):
+    for name in ("run_at", "expires_at", "slot"):
         found[name] = None if found[name] is None else stored(found[name])
     return found

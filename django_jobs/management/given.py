@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, SystemCheckError
 from django.utils import timezone
 
-from django_jobs import options
+from django_jobs import log, options
 from django_jobs.exceptions import InvalidJob
 from django_jobs.outcomes import LONGEST_DELAY
 from django_jobs.queue.choose import Choice
@@ -33,6 +34,16 @@ class Checked(BaseCommand):
             super().check(*args, **kwargs)
         except SystemCheckError as error:
             refuse(str(error))
+
+
+def show_log(verbosity: int) -> None:
+    """Show our log lines on stderr unless the project says where they go."""
+    if log.logger.hasHandlers():
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    log.logger.addHandler(handler)
+    log.logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
 class Once(argparse.Action):

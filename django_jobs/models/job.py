@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.exceptions import JobDoesNotExist
+from django_jobs.models.clock import Clock
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -18,7 +19,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def due(self) -> JobQuerySet:
         """Jobs that a worker may claim now, by the database's clock."""
-        return self.ready().filter(parked__isnull=True, run_at__lte=Now())
+        return self.ready().filter(parked__isnull=True, run_at__lte=Clock())
 
     def retries(self) -> JobQuerySet:
         """Jobs that wait for another attempt after at least one that failed."""

@@ -7,11 +7,13 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.models.clock import Clock
+
 
 class PauseQuerySet(models.QuerySet["Pause"]):
     def in_force(self) -> PauseQuerySet:
         """Pauses that have not ended by themselves, by the database's clock."""
-        return self.filter(Q(until__isnull=True) | Q(until__gt=Now()))
+        return self.filter(Q(until__isnull=True) | Q(until__gt=Clock()))
 
 
 class PauseManager(models.Manager["Pause"].from_queryset(PauseQuerySet)):  # type: ignore[misc]

@@ -8,11 +8,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import OperationalError
 from django.db.models.functions import Now
 
 from django_jobs import log
@@ -21,17 +19,15 @@ from django_jobs.engines.causes import LEASE_RAN_OUT
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
-from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
-from django_jobs.workers.outage import Breaks, Outage
+from django_jobs.workers.link import Link, missing_tables
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
-from django_jobs.workers.watchdog import guarded, watchdog
+from django_jobs.workers.watchdog import watchdog
 
 RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
-UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 
 
 @dataclass(slots=True)
@@ -56,8 +52,7 @@ class Heart:
         self._settings = plan.settings
         self._pulse = pulse
         self._rescuer = rescuer
-        self._outage = Outage("supervisor", plan.settings.lease)
-        self._breaks = Breaks(plan.settings.lease)
+        self._link = Link(engine, "supervisor", plan.settings.lease)
         self._fitness = Fitness(plan.settings.lease, plan.settings.heartbeat)
         self._beating = _Duty("Sending heartbeats", self._beat)
         self._rescuing = _Duty("Taking back the jobs of dead worker processes", self._rescue)
@@ -65,7 +60,6 @@ class Heart:
         # The heartbeat first: nothing that may take long or fail comes before it.
         self._duties = [self._beating, self._rescuing, _Duty("Taking back lost jobs", self._reap), self._looking]
         self._wake = threading.Event()
-        self._raw: object = None
         self._ending = False
         self._begun = False
         self._strays: set[Run] = set()
@@ -116,13 +110,13 @@ class Heart:
 
     @property
     def cut_off(self) -> bool:
-        return self._outage.lasts
+        return self._link.cut_off
 
     def _loop(self) -> None:
         while True:
             pause = self._tick()
             if self.refused or (self._ending and not self._rescuer.waiting):
-                self._engine.connection.close()
+                self._link.close()
                 self.ready.set()
                 return
             self._wake.wait(pause)
@@ -131,9 +125,8 @@ class Heart:
     def _tick(self) -> float:
         """Do what is due; return the seconds until something is."""
         try:
-            with self._guarded():
-                self._engine.prepare(statement_timeout(self._settings.lease))
-                self._raw = self._engine.connection.connection
+            with self._link.guarded():
+                self._link.connect()
                 if not self._begun:
                     self._begin()
         except Exception as error:
@@ -143,15 +136,15 @@ class Heart:
                 continue
             try:
                 duty.asked = False
-                with self._guarded():
+                with self._link.guarded():
                     duty.due = time.monotonic() + duty.do()
             except Exception as error:
                 pause = self._after_error(duty.name, error)
                 duty.due = time.monotonic() + pause
-                if self._outage.lasts:
+                if self._link.cut_off:
                     self._beating.due = 0.0
                     return pause
-        pause = self._outage.check(self._probe)
+        pause = self._link.check()
         if pause:
             self._beating.due = 0.0
             return pause
@@ -160,35 +153,14 @@ class Heart:
 
     def _after_error(self, what: str, error: Exception) -> float:
         """Decide what an error means for the connection; return the seconds until the next try."""
-        if not self._begun and _tables_are_missing(error):
-            first = str(error).strip().split("\n")[0]
-            self.refused = (
-                f"The tables of django_jobs are not as this version needs them ({first}); run `manage.py migrate`."
-            )
+        if not self._begun and (refused := missing_tables(error)):
+            self.refused = refused
             return 0.0
-        with self._guarded():
-            usable = still_works(self._engine.alias, self._raw)
-        if not self._probe():
-            self._engine.connection.close()
-            self._fitness.broken()
-            return self._outage.failed(error)
-        if self._outage.lasts:
-            self._outage.over()  # it was sent in the last moments of the outage
-        elif usable:
-            log.loop_failed(what)
-        else:
-            log.connection_broke("supervisor", error)
-        if usable:
+        pause = self._link.failed(what, error)
+        if pause is None:
             return self._settings.heartbeat / 3
-        self._engine.connection.close()
         self._fitness.broken()
-        return self._breaks.pause()
-
-    def _probe(self) -> bool:
-        return self._engine.probe(timeout=connect_timeout(self._settings.lease))
-
-    def _guarded(self) -> AbstractContextManager[None]:
-        return guarded(self._engine.alias, answer_timeout(self._settings.lease))
+        return pause
 
     def _begin(self) -> None:
         list(Job.objects.using(self._engine.alias).order_by("pk")[:1])
@@ -270,10 +242,3 @@ class Heart:
         due = found.due_in == 0 or found.parked or self._engine.expired_exist() or self._rescuer.waiting
         self._answer = (question, not due)
         return math.inf
-
-
-def _tables_are_missing(error: Exception) -> bool:
-    if getattr(error.__cause__, "sqlstate", None) in (UNDEFINED_TABLE, UNDEFINED_COLUMN):
-        return True
-    # SQLite says it with the class that it has for everything.
-    return isinstance(error, OperationalError) and str(error).startswith("no such")

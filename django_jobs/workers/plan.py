@@ -20,6 +20,7 @@ class Plan:
     types: tuple[str, ...]
     supervisor_pid: int
     burst: bool
+    schedule: bool = True
     patience: float = field(default_factory=lambda: PATIENCE)
 
     @property

@@ -26,6 +26,7 @@ from django_jobs.workers.heart import Heart
 from django_jobs.workers.lockfile import lock
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
+from django_jobs.workers.scheduler import Scheduler
 from django_jobs.workers.seats import SeatMap, State
 
 TICK_SECONDS = 0.5
@@ -56,6 +57,7 @@ class Supervisor:
             pulse,
             Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff),
         )
+        self._scheduler = Scheduler(self._engine, plan.settings) if plan.schedule else None
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
         self._stopped_before = 0
@@ -79,11 +81,13 @@ class Supervisor:
         self._heart.start()
         try:
             if self._wait_until_ready():
+                self._start_scheduler()
                 self._bell.ring()  # the first round waits for nothing
                 self._loop()
             return self._finish()
         except BaseException:
             self._crew.end_all("the supervisor failed")
+            self._end_scheduler(0.0)
             self._heart.end(END_SECONDS)
             raise
 
@@ -128,6 +132,8 @@ class Supervisor:
                 self._restore_template()
             else:
                 self._heart.revive()
+                if self._scheduler is not None:
+                    self._scheduler.revive()
                 self._drainer.look(self._awake_since, self._heart.cut_off)
                 self._crew.start_missing()
                 self._replace_hanging()
@@ -147,10 +153,18 @@ class Supervisor:
         self._awake_at = now
 
     def _restore_template(self) -> None:
-        """Fork a new template as soon as the heart's thread has ended, since a fork copies no other thread."""
-        if self._heart.end(TICK_SECONDS):
+        """Fork a new template as soon as our threads have ended, since a fork copies no other thread."""
+        if self._end_scheduler(TICK_SECONDS) and self._heart.end(TICK_SECONDS):
             self._crew.fork_template()
             self._heart.start()
+            self._start_scheduler()
+
+    def _start_scheduler(self) -> None:
+        if self._scheduler is not None:
+            self._scheduler.start()
+
+    def _end_scheduler(self, timeout: float) -> bool:
+        return self._scheduler is None or self._scheduler.end(timeout)
 
     def _replace_hanging(self) -> None:
         if self._heart.cut_off:
@@ -181,6 +195,7 @@ class Supervisor:
         log.stopping(why, self._settings.shutdown_grace)
         grace = self._settings.shutdown_grace
         self._stop_deadline = time.monotonic() + grace
+        self._end_scheduler(0.0)
         self._stopped_before = self._crew.counters().get("stopped", 0)
         self._crew.ask_to_stop(self._plan.cut_at(self._stop_deadline, grace))
 
@@ -207,6 +222,7 @@ class Supervisor:
     def _finish(self) -> int:
         self._summary_at = 0.0
         self._summarise()
+        self._end_scheduler(END_SECONDS)
         all_back = self._heart.end(END_SECONDS)
         self._crew.dismiss_template()
         if self._heart.cut_off:

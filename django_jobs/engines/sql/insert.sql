@@ -1,9 +1,11 @@
 -- Stores one job in the caller's transaction. Called by PostgreSQLEngine.insert.
 -- statement_timestamp(), not now(): a delay counts from this statement, however old the transaction is.
 INSERT INTO django_jobs_job
-    (type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta)
+    (type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta,
+     schedule, slot)
 VALUES
     (%(type)s, %(queue)s, %(priority)s, %(payload)s::jsonb, %(idempotency_key)s, %(key_holds)s,
      COALESCE(%(run_at)s::timestamptz, statement_timestamp() + %(delay)s::float8 * interval '1 second'),
      COALESCE(%(expires_at)s::timestamptz, statement_timestamp() + %(expires_in)s::float8 * interval '1 second'),
-     %(max_attempts)s, %(timeout)s::float8, %(meta)s::jsonb)
+     %(max_attempts)s, %(timeout)s::float8, %(meta)s::jsonb,
+     %(schedule)s, %(slot)s::timestamptz)

@@ -6,17 +6,19 @@ WITH given AS MATERIALIZED (
     SELECT nextval(pg_get_serial_sequence('django_jobs_job', 'id')) AS id, *
       FROM unnest(%(types)s::text[], %(queues)s::text[], %(priorities)s::int[], %(payloads)s::text[], %(keys)s::text[],
                   %(holds)s::text[], %(run_ats)s::timestamptz[], %(delays)s::float8[], %(expires_ats)s::timestamptz[],
-                  %(expires_ins)s::float8[], %(max_attempts)s::int[], %(timeouts)s::float8[], %(metas)s::text[])
+                  %(expires_ins)s::float8[], %(max_attempts)s::int[], %(timeouts)s::float8[], %(metas)s::text[],
+                  %(schedules)s::text[], %(slots)s::timestamptz[])
            WITH ORDINALITY
            AS given(type, queue, priority, payload, idempotency_key, key_holds, run_at, delay, expires_at, expires_in,
-                    max_attempts, timeout, meta, place)
+                    max_attempts, timeout, meta, schedule, slot, place)
 ), made AS (
     INSERT INTO django_jobs_job
-        (id, type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta)
+        (id, type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta,
+         schedule, slot)
     SELECT id, type, queue, priority, payload::jsonb, idempotency_key, key_holds,
            COALESCE(run_at, statement_timestamp() + delay * interval '1 second'),
            COALESCE(expires_at, statement_timestamp() + expires_in * interval '1 second'),
-           max_attempts, timeout, meta::jsonb
+           max_attempts, timeout, meta::jsonb, schedule, slot
       FROM given
      ORDER BY place
         ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING

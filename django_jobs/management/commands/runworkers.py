@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from dataclasses import replace
@@ -12,7 +11,7 @@ from django_jobs import log, registry
 from django_jobs.conf import conf, queue_name, worker_count
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
-from django_jobs.management.given import Checked, refuse
+from django_jobs.management.given import Checked, refuse, show_log
 from django_jobs.workers.plan import Plan
 
 
@@ -41,6 +40,7 @@ class Command(Checked):
         parser.add_argument("--queues", help="serve only these queues: a,b (default: QUEUES, or all)")
         parser.add_argument("--processes", help="worker processes (default: PROCESSES)")
         parser.add_argument("--threads", help="threads in each process (default: THREADS)")
+        parser.add_argument("--no-scheduler", action="store_true", help="leave schedules to `runscheduler` or others")
         parser.add_argument("--burst", action="store_true", help="end when nothing is due; later retries stay")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -48,7 +48,7 @@ class Command(Checked):
             refuse("runworkers needs a system that can fork, such as Linux.")
         from django_jobs.workers.supervisor import Supervisor  # cannot be imported where there is no fork
 
-        _show_log(options["verbosity"])
+        show_log(options["verbosity"])
         try:
             code = Supervisor(_plan(options)).run()
         except ConfigurationError as error:
@@ -77,14 +77,5 @@ def _plan(options: dict[str, Any]) -> Plan:
         types=tuple(registry.names()),
         supervisor_pid=os.getpid(),
         burst=options["burst"],
+        schedule=not options["no_scheduler"],
     )
-
-
-def _show_log(verbosity: int) -> None:
-    """Show our log lines on stderr unless the project says where they go."""
-    if log.logger.hasHandlers():
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    log.logger.addHandler(handler)
-    log.logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))

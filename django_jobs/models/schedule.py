@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import models, router, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.models.clock import Clock, database_now, for_row
+
+NAME_LIMIT = 200
+# What decides which instants are slots.
+TIMING = ("expression", "every", "anchor", "timezone", "nonexistent", "ambiguous")
+
+
+def project_zone() -> str:
+    return settings.TIME_ZONE or "UTC"
+
+
+def no_arguments() -> dict[str, Any]:
+    return {"args": [], "kwargs": {}}
+
+
+class ScheduleQuerySet(models.QuerySet["Schedule"]):
+    def update(self, **values: Any) -> int:
+        """Update rows without checking them, as any queryset does; new times begin now, and nothing of the past fires."""
+        if values.keys().isdisjoint({*TIMING, "enabled"}):
+            return super().update(**values)
+        with transaction.atomic(using=self.db):
+            ids = list(self.select_for_update().values_list("pk", flat=True))
+            changed = super().update(**values)
+            ScheduleState.objects.using(self.db).filter(schedule__in=ids).begin_anew()
+        return changed
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(self, objs: Iterable[Schedule], *args: Any, **kwargs: Any) -> list[Schedule]:
+        """Check and store many schedules. Raises ValidationError naming the schedule, before anything is written."""
+        schedules = list(objs)
+        anchor = _whole_second(self.db) if schedules else None
+        for schedule in schedules:
+            schedule.anchor = schedule.anchor or anchor
+            try:
+                schedule.full_clean(validate_unique=False, validate_constraints=False)
+            except ValidationError as error:
+                raise ValidationError({**error.message_dict, "name": [f"The schedule {schedule.name!r}."]}) from None
+        with transaction.atomic(using=self.db):
+            found = super().bulk_create(schedules, *args, **kwargs)
+            ScheduleState.objects.using(self.db).add_missing()
+        return found
+
+
+class ScheduleManager(models.Manager["Schedule"].from_queryset(ScheduleQuerySet)):  # type: ignore[misc]
+    pass
+
+
+class Schedule(models.Model):
+    """When jobs of a type are to be made, and with which arguments. What the scheduler keeps of it is in ScheduleState.
+
+    Durations are timedelta, or seconds as a number. `save()` checks all values, and raises ValidationError by field.
+    """
+
+    class Nonexistent(models.TextChoices):
+        """What becomes of a local time that the clock jumps over."""
+
+        AFTER_GAP = "after_gap", _("run at the first instant after the jump")
+        SKIP = "skip", _("do not run")
+
+    class Ambiguous(models.TextChoices):
+        """What becomes of a local time that comes twice because the clock is set back."""
+
+        FIRST = "first", _("run the first time")
+        SECOND = "second", _("run the second time")
+        BOTH = "both", _("run both times")
+
+    class Missed(models.TextChoices):
+        """What becomes of slots that no scheduler came to in time."""
+
+        LATEST = "latest", _("run once, for the latest")
+        SKIP = "skip", _("do not run")
+        ALL = "all", _("run for each, up to a limit")
+
+    class Overlap(models.TextChoices):
+        """What becomes of a slot while the job of an earlier one waits or runs."""
+
+        ALLOW = "allow", _("run beside it")
+        SKIP = "skip", _("do not run")
+        QUEUE = "queue", _("run when it has ended, for the latest slot")
+
+    name = models.CharField(_("name"), max_length=NAME_LIMIT, unique=True)
+    type = models.CharField(_("job type"), max_length=255)
+    payload = models.JSONField(_("arguments"), default=no_arguments)
+    expression = models.CharField(_("cron expression"), max_length=255, blank=True, default="")
+    every = models.DurationField(_("every"), null=True, blank=True)
+    # What `every` counts from: the whole second in which the row was made.
+    anchor = models.DateTimeField(_("counts from"), null=True, blank=True, editable=False)
+    timezone = models.CharField(_("time zone"), max_length=100, default=project_zone)
+    nonexistent = models.CharField(
+        _("a time that the clock jumps over"),
+        max_length=10,
+        choices=Nonexistent.choices,
+        default=Nonexistent.AFTER_GAP,
+    )
+    ambiguous = models.CharField(
+        _("a time that comes twice"), max_length=10, choices=Ambiguous.choices, default=Ambiguous.FIRST
+    )
+    missed = models.CharField(_("missed slots"), max_length=10, choices=Missed.choices, default=Missed.LATEST)
+    missed_grace = models.DurationField(_("missed when later than"), null=True, blank=True)
+    missed_limit = models.IntegerField(_("missed slots run at most"), default=100)
+    missed_window = models.DurationField(_("missed slots dropped when older than"), null=True, blank=True)
+    overlap = models.CharField(_("overlap"), max_length=10, choices=Overlap.choices, default=Overlap.ALLOW)
+    spread = models.DurationField(_("spread over"), null=True, blank=True)
+    queue = models.CharField(_("queue"), max_length=100, blank=True, default="")
+    priority = models.SmallIntegerField(_("priority"), null=True, blank=True)
+    enabled = models.BooleanField(_("enabled"), default=True)
+    # What the code said of it last, field by field; a field that differs is kept as it is. None for others.
+    code = models.JSONField(_("as the code says"), null=True, blank=True, editable=False)
+
+    objects: ClassVar[ScheduleManager] = ScheduleManager()
+    state: ScheduleState
+
+    class Meta:
+        verbose_name = _("schedule")
+        verbose_name_plural = _("schedules")
+        ordering = ("name",)
+        permissions = [("run_schedule", _("Can run schedules now"))]
+        constraints = [
+            models.CheckConstraint(
+                name="django_jobs_schedule_times",
+                condition=Q(expression="", every__isnull=False) | (~Q(expression="") & Q(every__isnull=True)),
+                violation_error_message=_("Give a cron expression or an interval, and not both."),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def next_slots(self, after: datetime, count: int) -> list[datetime]:
+        """Return the next `count` slots strictly after `after`, an aware datetime, as aware datetimes in UTC.
+
+        Fewer when the calendar ends before. They follow from this instance alone, saved or not, whether it is enabled or
+        not. Raises InvalidJob when `after` is naive or `count` no whole number from 0 to 10,000, and ValidationError when
+        the instance's own times cannot be used.
+        """
+        from django_jobs.schedules import definition
+
+        definition.check_asked(after, count)
+        return [slot.at for slot in islice(definition.slots(self, after).after(after), count)]
+
+    def clean_fields(self, exclude: Any = None) -> None:
+        from django_jobs.schedules import definition
+
+        definition.normalise(self)
+        super().clean_fields(exclude=exclude)
+
+    def clean(self) -> None:
+        from django_jobs.schedules import definition
+
+        super().clean()
+        if faults := definition.faults(self):
+            raise ValidationError(faults)
+
+    def save(self, **kwargs: Any) -> None:
+        """Check and store this schedule. New times, and those of one that is enabled again, begin now.
+
+        Raises ValidationError by field when a value cannot be used; nothing is written then.
+        """
+        alias = kwargs.get("using") or router.db_for_write(type(self), instance=self)
+        with transaction.atomic(using=alias):
+            rows = Schedule.objects.using(alias).filter(pk=self.pk)
+            before = rows.select_for_update().values(*TIMING, "enabled").first() if self.pk else None
+            if before is None:
+                self.anchor = self.anchor or _whole_second(alias)
+            self.full_clean(validate_constraints=False)
+            super().save(**{**kwargs, "using": alias})
+            states = ScheduleState.objects.using(alias)
+            if before is None:
+                states.add_missing(self.pk)
+            elif rows.values(*TIMING, "enabled").get() != before:
+                states.filter(schedule=self.pk).begin_anew()
+            else:
+                states.filter(schedule=self.pk).try_again()
+
+    def pause(self) -> None:
+        """Make no more jobs until `resume`; those that were made stay."""
+        self._enable(False)
+
+    def resume(self) -> None:
+        """Make jobs for the slots from now on; none for those that passed meanwhile."""
+        self._enable(True)
+
+    def _enable(self, enabled: bool) -> None:
+        Schedule.objects.using(self._state.db).filter(pk=self.pk).exclude(enabled=enabled).update(enabled=enabled)
+        self.enabled = enabled
+
+    def run_now(self) -> Any:
+        """Make a job of this schedule now, beside its slots, and return it. The next slot stays where it is.
+
+        Raises what `enqueue` raises when the type is not known here or its arguments do not fit.
+        """
+        from django_jobs.schedules import firing
+
+        return firing.run_now(self)
+
+
+class ScheduleStateQuerySet(models.QuerySet["ScheduleState"]):
+    def begin_anew(self) -> None:
+        """Have slots count from now, by the database's clock: the definition has changed, or it was resumed."""
+        fresh = {
+            "changed_at": Clock(),
+            "next_run_at": None,
+            "pending_slot": None,
+            "last_reading": "",
+            "error": "",
+            "errors": 0,
+        }
+        on = Schedule.objects.using(self.db).filter(enabled=True)
+        self.filter(schedule__in=on).update(**fresh, wake_at=Clock())
+        self.exclude(schedule__in=on).update(**fresh, wake_at=None)
+
+    def try_again(self) -> None:
+        """Have the scheduler look at broken ones now."""
+        self.exclude(error="").filter(schedule__enabled=True).update(wake_at=Clock())
+
+    def add_missing(self, pk: int | None = None) -> None:
+        """Make the states of schedules that have none, all or one."""
+        lacking = Schedule.objects.using(self.db).filter(state__isnull=True)
+        if pk is not None:
+            lacking = lacking.filter(pk=pk)
+        for enabled in (True, False):
+            ids = lacking.filter(enabled=enabled).values_list("pk", flat=True)
+            wake = {"wake_at": Clock()} if enabled else {}
+            states = [ScheduleState(schedule_id=pk, changed_at=Clock(), **wake) for pk in ids]
+            self.bulk_create(states, batch_size=500, ignore_conflicts=True)
+
+
+class ScheduleStateManager(models.Manager["ScheduleState"].from_queryset(ScheduleStateQuerySet)):  # type: ignore[misc]
+    pass
+
+
+class ScheduleState(models.Model):
+    """What the scheduler knows of a schedule; apart from it, so that no form or `save()` carries old values back."""
+
+    schedule = models.OneToOneField(Schedule, models.CASCADE, primary_key=True, related_name="state")
+    # When a scheduler is to look at it: at its next slot, at once, or when something is to be tried again.
+    wake_at = models.DateTimeField(_("looked at next"), null=True)
+    # The first slot after the later of last_slot and changed_at, once a scheduler has found it.
+    next_run_at = models.DateTimeField(_("next slot"), null=True)
+    changed_at = models.DateTimeField(_("slots count from"), db_default=Now())
+    # Of what next_run_at was computed: the timing of the schedule, and the data of its time zone.
+    timing = models.TextField(db_default="")
+    zone_data = models.CharField(max_length=64, db_default="")
+    last_slot = models.DateTimeField(_("last slot"), null=True)
+    # The local time that last_slot stands for, by the wall clock, and which pass of it.
+    last_reading = models.CharField(max_length=30, db_default="")
+    last_fold = models.SmallIntegerField(db_default=0)
+    last_fired_at = models.DateTimeField(_("last job made at"), null=True)
+    last_fired_slot = models.DateTimeField(_("last slot with a job"), null=True)
+    last_job = models.BigIntegerField(_("last job"), null=True)
+    pending_slot = models.DateTimeField(_("slot that waits for the run before it"), null=True)
+    error = models.TextField(_("error"), db_default="")
+    errors = models.IntegerField(_("errors in a row"), db_default=0)
+    fired = models.BigIntegerField(_("jobs made"), db_default=0)
+    missed = models.BigIntegerField(_("slots missed"), db_default=0)
+    skipped = models.BigIntegerField(_("slots skipped"), db_default=0)
+    dropped = models.BigIntegerField(_("slots dropped"), db_default=0)
+    looked_at = models.DateTimeField(_("last looked at"), null=True)
+    looked_by = models.CharField(_("by"), max_length=255, db_default="")
+
+    objects: ClassVar[ScheduleStateManager] = ScheduleStateManager()
+
+    class Meta:
+        verbose_name = _("state of a schedule")
+        verbose_name_plural = _("states of schedules")
+        default_permissions = ()
+        indexes = [
+            models.Index(fields=["wake_at"], name="django_jobs_schedule_wake", condition=Q(wake_at__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.schedule_id)
+
+
+def _whole_second(alias: str) -> datetime:
+    return for_row(database_now(alias).replace(microsecond=0), alias)

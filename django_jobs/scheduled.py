@@ -1,0 +1,80 @@
+"""The decorator that gives a job a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+from django_jobs.decorators import JobFunction
+from django_jobs.exceptions import InvalidJobType, shown
+from django_jobs.schedules import code
+
+J = TypeVar("J", bound=JobFunction[..., ..., Any])
+
+
+def schedule(
+    expression: str = "",
+    /,
+    *,
+    every: float | timedelta | None = None,
+    name: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    timezone: str | None = None,
+    nonexistent: Literal["after_gap", "skip"] = "after_gap",
+    ambiguous: Literal["first", "second", "both"] = "first",
+    missed: Literal["latest", "skip", "all"] = "latest",
+    missed_grace: float | timedelta | None = None,
+    missed_limit: int = 100,
+    missed_window: float | timedelta | None = None,
+    overlap: Literal["allow", "skip", "queue"] = "allow",
+    spread: float | timedelta | None = None,
+    queue: str = "",
+    priority: int | None = None,
+    enabled: bool = True,
+) -> Callable[[J], J]:
+    """Have a job be made at the times of a cron expression, or at an interval: `@schedule("30 2 * * *")` above `@job`.
+
+    The row of the schedule is made, or updated, when a scheduler starts; it is found by `name`, which is the job's unless
+    given, so that a second schedule of a job needs one. What somebody has changed in the admin stays.
+
+    Durations are seconds or timedelta. `every` counts from the whole second in which the row was made. `timezone` is that
+    of the project unless given; `nonexistent` and `ambiguous` say what becomes of local times that the clock jumps over
+    and of those that come twice. A slot is missed when no scheduler comes to it within `missed_grace` (MISSED_GRACE):
+    then `missed` says whether the latest of them is made up for, none, or all, of which the newest `missed_limit` are,
+    and none that is older than `missed_window`. `overlap` says what becomes of a slot while the job of the one before
+    waits or runs. `spread` puts the job's due time off by a part of it that is always the same for this schedule.
+
+    Raises InvalidJobType when it does not stand above a job. Values that cannot be used are reported by `manage.py check`,
+    and such a schedule is not stored.
+    """
+    values = {
+        "expression": expression,
+        "every": every,
+        "payload": {"args": list(args), "kwargs": dict(kwargs or {})},
+        "nonexistent": nonexistent,
+        "ambiguous": ambiguous,
+        "missed": missed,
+        "missed_grace": missed_grace,
+        "missed_limit": missed_limit,
+        "missed_window": missed_window,
+        "overlap": overlap,
+        "spread": spread,
+        "queue": queue,
+        "priority": priority,
+        "enabled": enabled,
+    }
+    if timezone is not None:
+        values["timezone"] = timezone
+
+    def decorate(target: J) -> J:
+        if not isinstance(target, JobFunction):
+            raise InvalidJobType(f"@schedule stands above @job, and {shown(target)} is no job.")
+        found = code.CodeSchedule(
+            name=target.name if name is None else name, type=target.name, values=values, place=target.job_type.place
+        )
+        code.register(found)
+        return target
+
+    return decorate

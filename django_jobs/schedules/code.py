@@ -1,0 +1,39 @@
+"""The schedules that `@schedule` found in the code. Whether their values can be used is checked when models are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeSchedule:
+    """What `@schedule` was told; `values` are fields of Schedule."""
+
+    name: str
+    type: str
+    values: dict[str, Any]
+    place: str
+
+
+_schedules: dict[str, CodeSchedule] = {}
+_clashes: list[tuple[CodeSchedule, CodeSchedule]] = []
+
+
+def register(found: CodeSchedule) -> None:
+    """Make a schedule known. Another under a name is kept for the system check; the first one stays."""
+    known = _schedules.setdefault(found.name, found)
+    if known is not found and known != found:
+        _clashes.append((known, found))
+
+
+def find(name: str) -> CodeSchedule | None:
+    return _schedules.get(name)
+
+
+def schedules() -> list[CodeSchedule]:
+    return sorted(_schedules.values(), key=lambda item: item.name)
+
+
+def clashes() -> list[tuple[CodeSchedule, CodeSchedule]]:
+    return list(_clashes)

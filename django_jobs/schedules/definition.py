@@ -1,0 +1,241 @@
+"""What may be wrong with a schedule's values, and what follows from them. Nothing here asks the database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from django_jobs import options, registry
+from django_jobs.cron import BadExpression, Cron
+from django_jobs.engines.base import NewJob
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
+from django_jobs.models.clock import from_row
+from django_jobs.models.schedule import NAME_LIMIT, TIMING, Schedule
+from django_jobs.options import Enqueue
+from django_jobs.outcomes import LONGEST_DELAY
+from django_jobs.queue.new_job import new_job
+from django_jobs.slots import Ambiguous, CronSlots, EverySlots, Nonexistent
+from django_jobs.zones import BadZone, data_of, zone
+
+if TYPE_CHECKING:
+    from django_jobs.slots import Slots
+
+MOST_SLOTS = 10_000
+MOST_MISSED = 10_000
+LONGEST = timedelta(seconds=LONGEST_DELAY)
+# The least and the most of each duration.
+DURATIONS = {
+    "every": (timedelta(seconds=1), LONGEST),
+    "missed_grace": (timedelta(0), LONGEST),
+    "missed_window": (timedelta(seconds=1), LONGEST),
+    "spread": (timedelta(0), LONGEST),
+}
+Faults = dict[str, list[str]]
+
+
+def check_asked(after: object, count: object) -> None:
+    if not isinstance(after, datetime):
+        raise InvalidJobType(f"after is {shown(after)}; give an aware datetime.")
+    if timezone.is_naive(after):
+        raise InvalidJob(f"after is {shown(after)} without a time zone; give an aware datetime.")
+    options.whole(count, "count", 0, MOST_SLOTS)
+
+
+def normalise(schedule: Schedule) -> None:
+    """Make durations that were given in seconds what the columns take."""
+    for name in DURATIONS:
+        value = getattr(schedule, name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            try:
+                setattr(schedule, name, timedelta(seconds=value))
+            except (OverflowError, ValueError):
+                raise ValidationError({name: _duration_said(name, value)}) from None
+        elif value is not None and not isinstance(value, str | timedelta):
+            raise ValidationError({name: _duration_said(name, value)})
+
+
+def faults(schedule: Schedule) -> Faults:
+    """Return what is wrong with a schedule's values, by field; empty when it can be used."""
+    found: Faults = {}
+    for check in (_name, _times, _zone, _durations, _spread, _choices, _limit, _place, _call):
+        for field, said in check(schedule).items():
+            found.setdefault(field, []).extend(said)
+    return found
+
+
+def slots(schedule: Schedule, now: datetime) -> Slots:
+    """Return the slots of a schedule; raise ValidationError by field when its times cannot be used.
+
+    One that was not saved counts its interval from the whole second of `now`.
+    """
+    normalise(schedule)
+    wrong = {**_times(schedule), **_zone(schedule), **_choices(schedule)}
+    if wrong:
+        raise ValidationError(wrong)
+    if schedule.every is not None:
+        anchor = schedule.anchor and from_row(schedule.anchor, _alias(schedule))
+        return EverySlots(schedule.every, anchor or now.astimezone(UTC).replace(microsecond=0))
+    return CronSlots(
+        Cron.parse(schedule.expression),
+        zone(schedule.timezone),
+        cast(Nonexistent, schedule.nonexistent),
+        cast(Ambiguous, schedule.ambiguous),
+    )
+
+
+def timing(schedule: Schedule) -> str:
+    """Return what decides a schedule's slots as one text, to tell whether it has changed."""
+    return "|".join(str(getattr(schedule, name)) for name in TIMING)
+
+
+def zone_data(schedule: Schedule) -> str:
+    """Return which data of its time zone this host has; nothing where it has no bearing."""
+    return "" if schedule.every is not None else data_of(schedule.timezone)
+
+
+def call(schedule: Schedule) -> NewJob:
+    """Return the job that a schedule makes, without its time; raise InvalidJob or InvalidJobType when it cannot be made."""
+    job_type = registry.find(schedule.type)
+    if job_type is None:
+        raise InvalidJob(_no_type(schedule.type))
+    args, kwargs = _arguments(schedule.payload)
+    using = Enqueue(
+        queue=options.queue(schedule.queue) if schedule.queue else None,
+        priority=None if schedule.priority is None else options.priority(schedule.priority),
+    )
+    return new_job(job_type, using, args, kwargs)
+
+
+def _alias(schedule: Schedule) -> str:
+    from django_jobs.engines import jobs_alias
+
+    return schedule._state.db or jobs_alias()
+
+
+def _name(schedule: Schedule) -> Faults:
+    try:
+        name = options.text(schedule.name, "name")
+    except (InvalidJob, InvalidJobType) as error:
+        return {"name": [str(error)]}
+    if len(name) > NAME_LIMIT:
+        return {"name": [f"name is {shown(name)} of {len(name)} characters; give 1 to {NAME_LIMIT}."]}
+    return {}
+
+
+def _times(schedule: Schedule) -> Faults:
+    if schedule.every is not None:
+        if schedule.expression:
+            return {"every": [_("Give a cron expression or an interval, and not both.")]}
+        return _duration("every", schedule.every)
+    if not schedule.expression:
+        return {"expression": [_("Give a cron expression, as 30 2 * * *, or an interval.")]}
+    try:
+        Cron.parse(schedule.expression)
+    except BadExpression as error:
+        return {"expression": [str(error)]}
+    return {}
+
+
+def _zone(schedule: Schedule) -> Faults:
+    try:
+        zone(schedule.timezone)
+    except BadZone as error:
+        return {"timezone": [str(error)]}
+    return {}
+
+
+def _durations(schedule: Schedule) -> Faults:
+    found: Faults = {}
+    for name in ("missed_grace", "missed_window", "spread"):
+        if (value := getattr(schedule, name)) is not None:
+            found |= _duration(name, value)
+    return found
+
+
+def _duration(name: str, value: object) -> Faults:
+    least, most = DURATIONS[name]
+    if isinstance(value, timedelta) and least <= value <= most:
+        return {}
+    return {name: [_duration_said(name, value)]}
+
+
+def _duration_said(name: str, value: object) -> str:
+    least, _most = DURATIONS[name]
+    return f"{name} is {shown(value)}; give a timedelta, or seconds, from {least.total_seconds():g} s to ten years."
+
+
+def _spread(schedule: Schedule) -> Faults:
+    if not schedule.spread or _times(schedule) or _duration("spread", schedule.spread):
+        return {}
+    gap = schedule.every or Cron.parse(schedule.expression).shortest_gap()
+    if gap is None or schedule.spread < gap:
+        return {}
+    return {"spread": [f"spread is {schedule.spread}; give less than {gap}, the shortest time between two slots."]}
+
+
+def _choices(schedule: Schedule) -> Faults:
+    found: Faults = {}
+    for name, choices in (
+        ("nonexistent", Schedule.Nonexistent),
+        ("ambiguous", Schedule.Ambiguous),
+        ("missed", Schedule.Missed),
+        ("overlap", Schedule.Overlap),
+    ):
+        value = getattr(schedule, name)
+        if value not in choices.values:
+            found[name] = [f"{name} is {shown(value)}; give one of {', '.join(map(repr, choices.values))}."]
+    return found
+
+
+def _limit(schedule: Schedule) -> Faults:
+    try:
+        options.whole(schedule.missed_limit, "missed_limit", 1, MOST_MISSED)
+    except (InvalidJob, InvalidJobType) as error:
+        return {"missed_limit": [str(error)]}
+    return {}
+
+
+def _place(schedule: Schedule) -> Faults:
+    found: Faults = {}
+    try:
+        if schedule.queue:
+            options.queue(schedule.queue)
+    except (InvalidJob, InvalidJobType) as error:
+        found["queue"] = [str(error)]
+    try:
+        if schedule.priority is not None:
+            options.priority(schedule.priority)
+    except (InvalidJob, InvalidJobType) as error:
+        found["priority"] = [str(error)]
+    return found
+
+
+def _call(schedule: Schedule) -> Faults:
+    if registry.find(schedule.type) is None:
+        return {"type": [_no_type(schedule.type)]}
+    if _place(schedule):
+        return {}
+    try:
+        call(schedule)
+    except (InvalidJob, InvalidJobType) as error:
+        return {"payload": [str(error)]}
+    return {}
+
+
+def _no_type(name: object) -> str:
+    return f"type is {shown(name)}, and no job of that name is known here; `@job` functions in jobs.py of an app are."
+
+
+def _arguments(payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if (
+        isinstance(payload, dict)
+        and payload.keys() == {"args", "kwargs"}
+        and isinstance(payload["args"], list)
+        and isinstance(payload["kwargs"], dict)
+    ):
+        return tuple(payload["args"]), payload["kwargs"]
+    raise InvalidJob(f'payload is {shown(payload)}; give {{"args": [...], "kwargs": {{...}}}}.')

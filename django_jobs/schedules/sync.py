@@ -1,0 +1,104 @@
+"""Bringing the schedules of the code into the table: matched by name, added or updated, never deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from django_jobs import log
+from django_jobs.models.schedule import Schedule
+from django_jobs.schedules import code
+from django_jobs.schedules.code import CodeSchedule
+from django_jobs.schedules.definition import DURATIONS
+
+FIELDS = (
+    "type", "payload", "expression", "every", "timezone", "nonexistent", "ambiguous", "missed", "missed_grace",
+    "missed_limit", "missed_window", "overlap", "spread", "queue", "priority", "enabled",
+)  # fmt: skip
+# Two ways to say one thing: what overrides the one overrides the other.
+TOGETHER = ("expression", "every")
+TRIES = 3
+
+
+def sync(alias: str) -> None:
+    """Add and update the schedules of the code. What cannot be used is logged, and keeps no other from being stored."""
+    for found in code.schedules():
+        try:
+            _store(found, alias)
+        except ValidationError as error:
+            log.schedule_not_stored(found.name, found.place, said(error))
+
+
+def unsaved(found: CodeSchedule) -> Schedule:
+    """Return the schedule as the code says it; its values are not checked."""
+    return Schedule(name=found.name, type=found.type, **found.values)
+
+
+def fault(found: CodeSchedule) -> str:
+    """Return what is wrong with the values that the code gives, as one text; empty when they can be used."""
+    try:
+        _checked(found)
+    except ValidationError as error:
+        return said(error)
+    return ""
+
+
+def _checked(found: CodeSchedule) -> Schedule:
+    wanted = unsaved(found)
+    wanted.clean_fields()
+    wanted.clean()
+    return wanted
+
+
+def said(error: ValidationError) -> str:
+    """Return the messages of an error by field as one text."""
+    return " ".join(f"{name}: {' '.join(texts)}" for name, texts in error.message_dict.items())
+
+
+def as_json(schedule: Schedule) -> dict[str, Any]:
+    """Return what the code can say of a schedule as JSON; durations are seconds."""
+    found = {name: getattr(schedule, name) for name in FIELDS}
+    for name in DURATIONS:
+        found[name] = None if found[name] is None else found[name].total_seconds()
+    return found
+
+
+def overridden(schedule: Schedule) -> list[str]:
+    """Return the fields in which a schedule of the code is kept otherwise than the code says."""
+    if schedule.code is None:
+        return []
+    now = as_json(schedule)
+    kept = [name for name in FIELDS if name in schedule.code and now[name] != schedule.code[name]]
+    return sorted({*kept, *TOGETHER}) if not set(kept).isdisjoint(TOGETHER) else kept
+
+
+def _store(found: CodeSchedule, alias: str) -> None:
+    wanted = _checked(found)
+    says = as_json(wanted)
+    for _ in range(TRIES):
+        with transaction.atomic(using=alias):
+            held = Schedule.objects.using(alias).select_for_update().filter(name=found.name).first()
+            if held is not None:
+                _update(held, wanted, says)
+                return
+        wanted.code = says
+        try:
+            with transaction.atomic(using=alias):
+                wanted.save(using=alias)
+            return
+        except (IntegrityError, ValidationError):
+            pass  # another scheduler was faster; what is there is updated
+    log.loop_failed("Storing the schedules of the code")
+
+
+def _update(held: Schedule, wanted: Schedule, says: dict[str, Any]) -> None:
+    if held.code == says:
+        return
+    kept = overridden(held) if held.code is not None else FIELDS
+    for name in FIELDS:
+        if name not in kept:
+            setattr(held, name, getattr(wanted, name))
+    held.code = says
+    held.save(using=held._state.db)

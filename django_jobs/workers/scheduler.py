@@ -1,0 +1,116 @@
+"""The thread that makes the jobs of schedules, in `runscheduler` and in `runworkers`. Any number of them may run."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import time
+
+from django_jobs import log, registry
+from django_jobs.conf import Conf
+from django_jobs.engines.base import Engine
+from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.schedules import survey, tick
+from django_jobs.schedules.sync import sync
+from django_jobs.workers.link import Link, missing_tables
+from django_jobs.workers.watchdog import watchdog
+
+# What is edited, and what is added, is seen so soon.
+LONGEST_WAIT = 2.0
+# What is due and not to be had is held by another scheduler, whose transaction takes a moment.
+HELD_SECONDS = 0.05
+SURVEY_SECONDS = 300.0
+
+
+class Scheduler:
+    def __init__(self, engine: Engine, settings: Conf) -> None:
+        self._engine = engine
+        self._types = registry.names()
+        self._link = Link(engine, "scheduler", settings.lease)
+        self._label = f"{socket.gethostname()}:{os.getpid()}"
+        self._wake = threading.Event()
+        self._ending = False
+        self._begun = False
+        self._surveyed_at = 0.0
+        self._thread = threading.Thread()
+        self.ready = threading.Event()
+        self.refused = ""
+
+    def start(self) -> None:
+        self._ending = False
+        self._wake.clear()
+        watchdog.start()
+        self._thread = threading.Thread(target=self._loop, name="django_jobs-scheduler", daemon=True)
+        self._thread.start()
+
+    def end(self, timeout: float) -> bool:
+        """Make no more jobs; return whether the thread ended in `timeout` seconds. It may be started again."""
+        self._ending = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def revive(self) -> None:
+        """Start the thread again if it ended without being told to."""
+        if not self._thread.is_alive() and not self._ending:
+            log.scheduler_stopped()
+            self.start()
+
+    @property
+    def cut_off(self) -> bool:
+        return self._link.cut_off
+
+    def _loop(self) -> None:
+        while not self._ending:
+            pause = self._step()
+            if self.refused:
+                break
+            self._wake.wait(pause)
+        self._link.close()
+        self.ready.set()
+
+    def _step(self) -> float:
+        """Do what is due; return the seconds until something is."""
+        try:
+            with self._link.guarded():
+                self._link.connect()
+                if not self._begun:
+                    self._begin()
+                pause = self._tick()
+        except Exception as error:
+            if not self._begun and (refused := missing_tables(error)):
+                self.refused = refused
+                return 0.0
+            found = self._link.failed("Making the jobs of schedules", error)
+            return LONGEST_WAIT if found is None else found
+        self.ready.set()
+        return self._link.check() or pause
+
+    def _begin(self) -> None:
+        list(Schedule.objects.using(self._engine.alias)[:1])
+        list(ScheduleState.objects.using(self._engine.alias)[:1])
+        sync(self._engine.alias)
+        self._add_missing()
+        survey.recompute_stale(self._engine.alias)
+        log.scheduler_started(Schedule.objects.using(self._engine.alias).count())
+        self._begun = True
+
+    def _add_missing(self) -> None:
+        survey.add_missing(self._engine.alias)
+        self._surveyed_at = time.monotonic()
+
+    def _tick(self) -> float:
+        if time.monotonic() - self._surveyed_at > SURVEY_SECONDS:
+            self._add_missing()
+        ticked = tick.tick(self._engine, self._types, self._label)
+        if ticked.taken == tick.BATCH:
+            return 0.0
+        due_in = tick.due_in(self._engine, self._types)
+        if due_in is None:
+            return LONGEST_WAIT
+        if due_in == 0 and not ticked.taken:
+            return random.uniform(HELD_SECONDS, 2 * HELD_SECONDS)
+        return min(due_in, LONGEST_WAIT)
