@@ -61,7 +61,7 @@ def normalise(schedule: Schedule) -> None:
 def faults(schedule: Schedule) -> Faults:
     """Return what is wrong with a schedule's values, by field; empty when it can be used."""
     found: Faults = {}
-    for check in (_name, _times, _zone, _durations, _spread, _choices, _limit, _place, _call):
+    for check in (_name, _times, _zone, _durations, _spread, _limit, _place, _call):
         for field, said in check(schedule).items():
             found.setdefault(field, []).extend(said)
     return found

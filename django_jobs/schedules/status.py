@@ -1,0 +1,113 @@
+"""How a schedule is doing, and what it is going to do, for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from django.core.exceptions import ValidationError
+
+from django_jobs.engines import jobs_alias
+from django_jobs.explain import span
+from django_jobs.models.clock import from_row
+from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.schedules import code, definition
+from django_jobs.schedules.sync import said
+from django_jobs.slots import Slot, Slots, Touched, touched
+from django_jobs.zones import BadZone, Change, changes, zone
+
+# A scheduler that runs is never so late without a reason that a person wants to know.
+OVERDUE = timedelta(seconds=10)
+CHANGES_SHOWN = 2
+
+State = Literal["ok", "paused", "orphaned", "broken", "overdue"]
+
+
+class Condition(NamedTuple):
+    """The state of a schedule, and in a sentence why; empty when it is ok."""
+
+    state: State
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The next slots of a schedule, and what the next changes of its zone's clock do to it."""
+
+    slots: list[Slot]
+    changes: list[tuple[Change, Touched]]
+
+
+def condition(schedule: Schedule, now: datetime) -> Condition:
+    """Return the state of a stored schedule at the database's time `now`, its `state` being loaded."""
+    if not schedule.enabled:
+        return Condition("paused", "It makes no jobs until it is resumed.")
+    if is_orphaned(schedule):
+        return Condition("orphaned", _orphaned(schedule))
+    if wrong := fault(schedule):
+        return Condition("broken", wrong)
+    state = getattr(schedule, "state", None)
+    if state is None:
+        return Condition("overdue", f"No scheduler has seen it yet; {START}.")
+    if state.error:
+        return Condition("broken", state.error)
+    due = state.next_run_at or state.wake_at
+    if due is not None and (late := now - from_row(due, _alias(schedule))) > OVERDUE:
+        return Condition("overdue", _overdue(state, late))
+    return Condition("ok")
+
+
+START = "start `manage.py runworkers` or `manage.py runscheduler`"
+
+
+def is_orphaned(schedule: Schedule) -> bool:
+    """Tell whether a schedule came from the code, and the code that runs here no longer has it."""
+    return schedule.code is not None and code.find(schedule.name) is None
+
+
+def fault(schedule: Schedule) -> str:
+    """Return what is wrong with a schedule's values, however they came there; empty when they can be used."""
+    try:
+        schedule.clean_fields(exclude=["name"])
+        schedule.clean()
+    except ValidationError as error:
+        return said(error)
+    return ""
+
+
+def preview(schedule: Schedule, now: datetime, count: int) -> Preview:
+    """Return what a schedule, stored or not, is going to do; raise ValidationError when its times cannot be used."""
+    slots = definition.slots(schedule, now)
+    return Preview(
+        slots=list(islice(slots.after(_since(schedule, now)), count)), changes=_changes(schedule, slots, now)
+    )
+
+
+def _since(schedule: Schedule, now: datetime) -> datetime:
+    state: ScheduleState | None = getattr(schedule, "state", None)
+    last = state and state.last_slot and from_row(state.last_slot, _alias(schedule))
+    return max(now, last or now)
+
+
+def _changes(schedule: Schedule, slots: Slots, now: datetime) -> list[tuple[Change, Touched]]:
+    try:
+        found = changes(zone(schedule.timezone), now, CHANGES_SHOWN)
+    except BadZone:  # an interval counts on without it
+        return []
+    return [(change, touched(slots, change)) for change in found]
+
+
+def _orphaned(schedule: Schedule) -> str:
+    known = "" if not fault(schedule) else " Its job is not known here either, so nothing is made."
+    return f"The code no longer has it; it goes on until it is paused or deleted.{known}"
+
+
+def _overdue(state: ScheduleState, late: timedelta) -> str:
+    what = "Its slot came" if state.next_run_at else "It was changed"
+    return f"{what} {span(late)} ago, and no scheduler that knows its job has looked; {START}."
+
+
+def _alias(schedule: Schedule) -> str:
+    return schedule._state.db or jobs_alias()
