@@ -171,7 +171,7 @@ def test_a_sweep_says_once_how_many_it_cancelled(
     caplog.set_level("INFO", "django_jobs")
     monkeypatch.setattr(rescue, "BATCH", 2)
     tables = Tables(engine)
-    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer)
+    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer, tables.outage)
     for _ in range(5):
         expired()
     for _ in range(2):

@@ -43,6 +43,9 @@ class Ticked(NamedTuple):
     fired: int
 
 
+NOTHING = Ticked(0, 0)
+
+
 @dataclass(slots=True)
 class _Step:
     """What is to be written of one schedule."""
@@ -64,7 +67,7 @@ def tick(engine: Engine, types: Sequence[str], looked_by: str) -> Ticked:
     with engine.storing():
         states = list(_due(engine.alias, types))
         if not states:
-            return Ticked(0, 0)
+            return NOTHING
         steps = _steps(engine.alias, states, looked_by)
         try:
             with transaction.atomic(using=engine.alias):

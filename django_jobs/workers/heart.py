@@ -22,6 +22,7 @@ from django_jobs.queue import rescue
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
 from django_jobs.workers.link import Link, missing_tables
+from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
 from django_jobs.workers.watchdog import watchdog
@@ -46,13 +47,13 @@ class _Duty:
 
 
 class Heart:
-    def __init__(self, engine: Engine, plan: Plan, pulse: Pulse, rescuer: Rescuer) -> None:
+    def __init__(self, engine: Engine, plan: Plan, pulse: Pulse, rescuer: Rescuer, outage: Outage) -> None:
         self._engine = engine
         self._plan = plan
         self._settings = plan.settings
         self._pulse = pulse
         self._rescuer = rescuer
-        self._link = Link(engine, "supervisor", plan.settings.lease)
+        self._link = Link(engine, outage, plan.settings.lease)
         self._fitness = Fitness(plan.settings.lease, plan.settings.heartbeat)
         self._beating = _Duty("Sending heartbeats", self._beat)
         self._rescuing = _Duty("Taking back the jobs of dead worker processes", self._rescue)

@@ -16,11 +16,10 @@ UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 class Link:
     """A thread's connection to the jobs' database: made, watched over, and told from an outage when something fails."""
 
-    def __init__(self, engine: Engine, process: str, lease: float) -> None:
+    def __init__(self, engine: Engine, outage: Outage, lease: float) -> None:
         self._engine = engine
-        self._process = process
         self._lease = lease
-        self._outage = Outage(process, lease)
+        self._outage = outage
         self._breaks = Breaks(lease)
         self._raw: object = None
 
@@ -35,6 +34,11 @@ class Link:
     def guarded(self) -> AbstractContextManager[None]:
         """Return what cuts the connection when a statement in the block gets no answer in time."""
         return guarded(self._engine.alias, answer_timeout(self._lease))
+
+    def end(self) -> None:
+        """Leave the database; an outage that this thread noticed is no longer its."""
+        self._outage.leave()
+        self.close()
 
     def close(self) -> None:
         self._engine.connection.close()
@@ -55,7 +59,7 @@ class Link:
         elif usable:
             log.loop_failed(what)
         else:
-            log.connection_broke(self._process, error)
+            log.connection_broke(self._outage.process, error)
         if usable:
             return None
         self.close()

@@ -44,7 +44,7 @@ class Outage:
     """Whether the threads of this process can reach the jobs' database: logged once a change, however many notice."""
 
     def __init__(self, process: str, lease: float) -> None:
-        self._process = process
+        self.process = process
         # Whoever is back extends its leases before another, which is back as well, may take lost jobs back: after a lease.
         self._longest = min(LONGEST_PAUSE, lease / 3)
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class Outage:
         with self._lock:
             if not self._pauses:
                 self._since = time.monotonic()
-                log.database_away(self._process, error)
+                log.database_away(self.process, error)
             pause = min(self._pauses.get(thread, FIRST_PAUSE) * 2, self._longest)
             self._pauses[thread] = pause
         return random.uniform(pause / 2, pause)
@@ -80,7 +80,12 @@ class Outage:
             return
         with self._lock:
             if self._pauses.pop(threading.current_thread().name, None) is not None and not self._pauses:
-                log.database_back(self._process, time.monotonic() - self._since)
+                log.database_back(self.process, time.monotonic() - self._since)
+
+    def leave(self) -> None:
+        """Forget what this thread noticed: it ends."""
+        with self._lock:
+            self._pauses.pop(threading.current_thread().name, None)
 
     @property
     def lasts(self) -> bool:

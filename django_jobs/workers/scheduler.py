@@ -15,6 +15,7 @@ from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.schedules import survey, tick
 from django_jobs.schedules.sync import sync
 from django_jobs.workers.link import Link, missing_tables
+from django_jobs.workers.outage import Outage
 from django_jobs.workers.watchdog import watchdog
 
 # What is edited, and what is added, is seen so soon.
@@ -25,15 +26,17 @@ SURVEY_SECONDS = 300.0
 
 
 class Scheduler:
-    def __init__(self, engine: Engine, settings: Conf) -> None:
+    def __init__(self, engine: Engine, settings: Conf, outage: Outage) -> None:
         self._engine = engine
         self._types = registry.names()
-        self._link = Link(engine, "scheduler", settings.lease)
+        self._link = Link(engine, outage, settings.lease)
         self._label = f"{socket.gethostname()}:{os.getpid()}"
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
         self._surveyed_at = 0.0
+        # Something is due within this wait, so that no look is needed before the tick.
+        self._expecting = False
         self._thread = threading.Thread()
         self.ready = threading.Event()
         self.refused = ""
@@ -69,7 +72,7 @@ class Scheduler:
             if self.refused:
                 break
             self._wake.wait(pause)
-        self._link.close()
+        self._link.end()
         self.ready.set()
 
     def _step(self) -> float:
@@ -105,12 +108,10 @@ class Scheduler:
     def _tick(self) -> float:
         if time.monotonic() - self._surveyed_at > SURVEY_SECONDS:
             self._add_missing()
-        ticked = tick.tick(self._engine, self._types, self._label)
-        if ticked.taken == tick.BATCH:
-            return 0.0
+        ticked = tick.tick(self._engine, self._types, self._label) if self._expecting else tick.NOTHING
         due_in = tick.due_in(self._engine, self._types)
-        if due_in is None:
-            return LONGEST_WAIT
-        if due_in == 0 and not ticked.taken:
+        waits_for_others = self._expecting and not ticked.taken
+        self._expecting = due_in is not None and due_in <= LONGEST_WAIT
+        if due_in == 0 and waits_for_others:
             return random.uniform(HELD_SECONDS, 2 * HELD_SECONDS)
-        return min(due_in, LONGEST_WAIT)
+        return LONGEST_WAIT if due_in is None else min(due_in, LONGEST_WAIT)

@@ -24,6 +24,7 @@ from django_jobs.workers.draining import Drainer
 from django_jobs.workers.fallen import Rescuer
 from django_jobs.workers.heart import Heart
 from django_jobs.workers.lockfile import lock
+from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
 from django_jobs.workers.scheduler import Scheduler
@@ -51,13 +52,10 @@ class Supervisor:
         self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
         self._drainer = Drainer(plan, self._crew)
         pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living)
-        self._heart = Heart(
-            self._engine,
-            plan,
-            pulse,
-            Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff),
-        )
-        self._scheduler = Scheduler(self._engine, plan.settings) if plan.schedule else None
+        rescuer = Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff)
+        outage = Outage("supervisor", plan.settings.lease)
+        self._heart = Heart(self._engine, plan, pulse, rescuer, outage)
+        self._scheduler = Scheduler(self._engine, plan.settings, outage) if plan.schedule else None
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
         self._stopped_before = 0

@@ -65,6 +65,7 @@ class Tables:
         self.living = [self.child]
         self.pulse = Pulse(engine, self.plan, self.map, lambda: list(self.living))
         self.rescuer = Rescuer(engine, self.plan.settings.lease, self.plan.settings.max_uncounted)
+        self.outage = Outage("supervisor", self.plan.settings.lease)
 
     def claimed(self, count: int, claim_number: int = 1) -> list[Claimed]:
         return claimed(self.engine, count, f"{self.child.incarnation}:{claim_number}")

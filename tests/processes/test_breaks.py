@@ -59,7 +59,7 @@ def registering(tables: Tables) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def beating(tables: Tables) -> Iterator[Callable[[], bool]]:
-    heart = Heart(tables.engine, tables.plan, tables.pulse, tables.rescuer)
+    heart = Heart(tables.engine, tables.plan, tables.pulse, tables.rescuer, tables.outage)
     heart.start()
     try:
         yield heart.ready.is_set
@@ -112,7 +112,7 @@ def test_a_start_without_the_tables_of_this_version_is_refused(engine: Engine, a
 def refused(engine: Engine, asked: str) -> str:
     """Return why a supervisor gives up whose first statement fails as this one does."""
     tables = Tables(engine)
-    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer)
+    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer, tables.outage)
     with pytest.raises(DatabaseError) as raised, engine.connection.cursor() as cursor:
         cursor.execute(asked)
     heart._after_error("Starting", raised.value)

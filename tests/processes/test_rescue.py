@@ -281,7 +281,7 @@ def test_a_claim_that_is_not_started_for_long_goes_back_and_is_not_started_then(
 @on_sqlite
 def test_on_sqlite_a_running_job_that_is_in_no_seat_goes_back_after_two_looks(engine: Engine) -> None:
     tables = Tables(engine)
-    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer)
+    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer, tables.outage)
     jobs = tables.claimed(2)
     tables.seat(jobs[:1])
     heart._reap()
@@ -294,7 +294,7 @@ def test_on_sqlite_a_running_job_that_is_in_no_seat_goes_back_after_two_looks(en
 def test_a_duty_that_fails_keeps_no_other_from_being_done(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(engine)
     tables.plan = plan(engine.alias, lease=0.6, heartbeat=0.2)
-    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer)
+    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer, tables.outage)
     monkeypatch.setattr(tables.rescuer, "rescue", lambda: 1 / 0)
     beats = threading.Semaphore(0)
     real = tables.pulse.beat

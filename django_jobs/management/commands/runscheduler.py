@@ -11,6 +11,7 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.management.given import Checked, refuse, show_log
 from django_jobs.workers.connections import configure_connections
+from django_jobs.workers.outage import Outage
 from django_jobs.workers.scheduler import Scheduler
 
 LOOK_SECONDS = 1.0
@@ -27,7 +28,7 @@ class Command(Checked):
     def handle(self, *args: Any, **options: Any) -> None:
         show_log(options["verbosity"])
         try:
-            found = Scheduler(engine(jobs_alias()), conf())
+            found = Scheduler(engine(jobs_alias()), conf(), Outage("scheduler", conf().lease))
             configure_connections("scheduler", conf().lease)
         except ConfigurationError as error:
             refuse(str(error))
