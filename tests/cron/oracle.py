@@ -55,7 +55,7 @@ def slots(clock: Clock, schedule: CronSlots) -> dict[datetime, datetime]:
 def matches(schedule: CronSlots, reading: datetime) -> bool:
     """Return whether an expression names a reading, with the day rules spelled out."""
     cron = schedule.cron
-    minute, hour, day, month, weekday = cron.text.split(" ")
+    _, _, day, _, weekday = cron.text.split(" ")
     if reading.minute not in cron.minutes or reading.hour not in cron.hours or reading.month not in cron.months:
         return False
     tomorrow = reading.date() + timedelta(days=1) if reading.year < 9999 else reading.date()
