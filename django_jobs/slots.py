@@ -113,41 +113,44 @@ class CronSlots:
     def until(self, moment: datetime) -> Iterator[Slot]:
         moment = _utc(moment)
         offset = max(offset_at(self.zone, moment), offset_at(self.zone, shifted(moment, -_LARGEST_CHANGE)))
-        return self._descending(shifted(moment.replace(tzinfo=None), offset), moment)
+        end = shifted(moment.replace(tzinfo=None), offset)
+        return self._descending(end, shifted(moment, timedelta.resolution))
 
-    def _ascending(self, start: datetime, moment: datetime) -> Iterator[Slot]:
+    def _ascending(self, start: datetime, last: datetime) -> Iterator[Slot]:
         # The first instant of a reading never lies before that of an earlier one: what is before it is complete.
         waiting: list[Slot] = []
-        year = start.year
         for reading in self.cron.readings(start):
-            if reading.year > year + _FRUITLESS:
-                return
             found = self._instants(reading)
-            while waiting and found and waiting[0].at < found[0].at:
+            if not found:
+                continue
+            if reading.year > last.year + _FRUITLESS:
+                break
+            while waiting and waiting[0].at < found[0].at:
+                last = waiting[0].at
                 yield waiting.pop(0)
-                year = reading.year
             for slot in self._kept(found):
-                if slot.at > moment:
+                if slot.at > last:
                     _wait(waiting, slot)
             # No later reading comes as early as one that exists, but several may fall into one gap.
-            if waiting and found and not found[0].moved and waiting[0].at == found[0].at:
+            if waiting and waiting[0].at == found[0].at and not found[0].moved:
+                last = waiting[0].at
                 yield waiting.pop(0)
-                year = reading.year
         yield from waiting
 
-    def _descending(self, end: datetime, moment: datetime) -> Iterator[Slot]:
+    def _descending(self, end: datetime, last: datetime) -> Iterator[Slot]:
         # The mirror: the last instant of a reading never lies after that of a later one.
         waiting: list[Slot] = []
-        year, previous = end.year, None
         for reading in self.cron.readings_back(end):
-            if reading.year < year - _FRUITLESS:
-                return
             found = self._instants(reading)
+            if not found:
+                continue
+            if reading.year < last.year - _FRUITLESS:
+                break
             for slot in self._kept(found):
-                if slot.at <= moment and slot.at != previous:
+                if slot.at < last:
                     _wait(waiting, slot)
-            while waiting and found and waiting[-1].at >= found[-1].at:
-                year, previous = reading.year, waiting[-1].at
+            while waiting and waiting[-1].at >= found[-1].at:
+                last = waiting[-1].at
                 yield waiting.pop()
         yield from reversed(waiting)
 
@@ -159,7 +162,10 @@ class CronSlots:
         return [slot for slot in found if not slot.moved or self.nonexistent == "after_gap"]
 
     def _instants(self, reading: datetime) -> list[Slot]:
-        """Return when a reading comes, in order: once, twice, or, if never, moved to the first minute after the gap."""
+        """Return when a reading comes, in order: once, twice, or, if never, moved to the first minute after the gap.
+
+        Nothing, where that lies beyond the ends of the calendar.
+        """
         end = reading.replace(second=59, fold=1)
         try:
             # Both ends of the minute, each as the change of offset that touches it would differ most.
@@ -224,9 +230,13 @@ def _effect(slots: CronSlots, change: Change) -> Effect:
 
 
 def _utc(moment: datetime) -> datetime:
-    if moment.utcoffset() is None:
+    offset = moment.utcoffset()
+    if offset is None:
         raise ValueError(f"{shown(moment)} has no time zone; give an aware datetime.")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return shifted(moment.replace(tzinfo=UTC), -offset)
 
 
 def _minute(naive: datetime) -> datetime:
