@@ -139,6 +139,7 @@ class Tree:
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.settings",
             "PYTHONPATH": str(ROOT),
+            "DJANGO_JOBS_TEST_WITHOUT_SHOP": "1",
             "DJANGO_JOBS_TEST_DATABASES": json.dumps({"default": database}),
             "DJANGO_JOBS_TEST_SETTINGS": json.dumps(settings),
         }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from example_project.shop.models import Order, OrderLine, Product, Receipt, Vendor
+from example_project.shop.models import Order, OrderLine, Product, Receipt, Takings, Vendor
 
 
 @admin.register(Vendor)
@@ -37,3 +37,9 @@ class OrderAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 class ReceiptAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_display = ["order", "mailed_at"]
     raw_id_fields = ["order"]
+
+
+@admin.register(Takings)
+class TakingsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    list_display = ["day", "orders", "cents"]
+    ordering = ["-day"]

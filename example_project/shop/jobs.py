@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import time
+from datetime import timedelta
 
 from django.core.files import File
-from django.core.files.storage import default_storage
+from django.core.files.storage import default_storage, storages
 from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 
-from django_jobs import Backoff, Context, Snooze, job
-from example_project.shop import catalogue, ean13, labels, payments, pricelist, stock
+from django_jobs import Backoff, Context, Snooze, job, schedule
+from example_project.shop import catalogue, ean13, labels, payments, pricelist, stock, takings
 from example_project.shop.models import DemoRun, Order, Product, Receipt
+from example_project.shop.storage import AtomicFileSystemStorage
 
+LEFT_OVER = timedelta(hours=1)
 VENDORS_AT_ONCE = 25
 LABELS_AT_MOST = 80
 LABELS_PER_SECOND = 4.0
@@ -127,3 +131,31 @@ def _mail(order: Order) -> EmailMessage:
         to=[order.email],
         headers={"X-Order": order.number},
     )
+
+
+# At half past two there is no half past two on one night of the year, and there are two on another: the books of each day
+# are made up once all the same. A week that nobody ran workers in is made up for day by day.
+@schedule("30 2 * * *", timezone="Europe/Berlin", missed="all", missed_limit=takings.DAYS)
+@job(name="shop.record_takings", takes_context=True)
+def record_takings(context: Context) -> str:
+    """Write down what was paid on the day before: which one that is, the slot says, however late the job runs."""
+    return str(takings.record(takings.day_before(context.slot or timezone.now())))
+
+
+# All shops of a chain would mail at the same second: `spread` gives each its own within five minutes.
+@schedule("0 7 * * mon", timezone="Europe/Berlin", spread=timedelta(minutes=5))
+@job(name="shop.mail_week", queue="mail", takes_context=True)
+def mail_week(context: Context) -> str:
+    """Mail the owner what the last seven days brought."""
+    mail = takings.summary(takings.day_before(context.slot or timezone.now()))
+    mail.send()
+    return str(mail.subject)
+
+
+@schedule(every=timedelta(hours=6), missed="skip", overlap="skip")
+@job(name="shop.tidy_up", queue="labels", priority=-10)
+def tidy_up() -> int:
+    """Remove what was half written when a worker was killed. What is missed is not made up for: the next time will do."""
+    storage = storages["default"]
+    assert isinstance(storage, AtomicFileSystemStorage)
+    return storage.remove_left_over("labels", LEFT_OVER)

@@ -58,6 +58,20 @@ class OrderLine(models.Model):
         return f"{self.quantity} x {self.product}"
 
 
+class Takings(models.Model):
+    """What was paid on one day of the shop's calendar."""
+
+    day = models.DateField(unique=True)
+    orders = models.PositiveIntegerField()
+    cents = models.PositiveBigIntegerField()
+
+    class Meta:
+        verbose_name_plural = "takings"
+
+    def __str__(self) -> str:
+        return f"{self.day}: EUR {self.cents / 100:.2f}"
+
+
 class Receipt(models.Model):
     """A receipt that was mailed."""
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +28,16 @@ class AtomicFileSystemStorage(FileSystemStorage):
                 os.unlink(file.name)
                 raise
         return name
+
+    def remove_left_over(self, directory: str, older_than: timedelta) -> int:
+        """Remove what killed processes left half written; return how many files that were."""
+        oldest = time.time() - older_than.total_seconds()
+        found = [
+            path for path in Path(self.path(directory)).rglob(".*") if path.is_file() and path.stat().st_mtime < oldest
+        ]
+        for path in found:
+            path.unlink(missing_ok=True)
+        return len(found)
 
     def _write(self, file: IO[bytes], content: Any) -> None:
         for chunk in content.chunks():
