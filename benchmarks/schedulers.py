@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--schedulers", type=int, default=3, help="processes (default: 3)")
     parser.add_argument("--minutely", type=int, default=200, help="schedules each minute (default: 200)")
     parser.add_argument("--freeze", type=float, default=20, help="how long one of them is frozen (default: 20)")
-    parser.add_argument("--skew", default="", help="what their clock is off by, as +2h or -2h")
+    parser.add_argument("--skew", default="", help="what their clock is off by, as +2h or -2h (--skew=-2h)")
     parser.add_argument("--log", type=Path, default=Path(os.devnull), help="file for what the schedulers say")
     options = parser.parse_args()
     with temporary() as server, options.log.open("ab") as log:

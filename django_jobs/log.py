@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_jobs")
 FAILURE_SECONDS = 5.0
+# Schedules that a line each is said of when many were missed at once, as after an outage.
+MISSED_SAID = 10
 _failures_said: dict[str, float] = {}
 
 
@@ -252,21 +254,27 @@ class Looked(NamedTuple):
     """What came of a look at one schedule."""
 
     name: str
-    fired: int
+    error: str
     missed: int
     dropped: int
-    error: str
+    fired: int
 
 
-def schedule_looked_at(found: Looked) -> None:
-    if found.error:
-        _say(logging.ERROR, "Schedule %s is broken: %s", found.name, found.error)
-    elif found.missed:
+def schedules_looked_at(found: Sequence[Looked]) -> None:
+    for looked in found:
+        if looked.error:
+            _say(logging.ERROR, "Schedule %s is broken: %s", looked.name, looked.error)
+        elif looked.fired and not looked.missed:
+            _say(logging.DEBUG, "Schedule %s made %d jobs", looked.name, looked.fired)
+    missed = [looked for looked in found if looked.missed and not looked.error]
+    for looked in missed[:MISSED_SAID]:
         _say(logging.WARNING, "Schedule %s missed %d slots: %d dropped, %d jobs made",
-            found.name, found.missed, found.dropped, found.fired,
+            looked.name, looked.missed, looked.dropped, looked.fired,
         )  # fmt: skip
-    elif found.fired:
-        _say(logging.DEBUG, "Schedule %s made %d jobs", found.name, found.fired)
+    if more := missed[MISSED_SAID:]:
+        _say(logging.WARNING, "%d more schedules missed %d slots: %d dropped, %d jobs made",
+            len(more), *(sum(number) for number in zip(*(item[2:5] for item in more), strict=True)),
+        )  # fmt: skip
 
 
 def schedule_not_stored(name: str, place: str, error: str) -> None:

@@ -77,8 +77,7 @@ def tick(engine: Engine, types: Sequence[str], looked_by: str) -> Ticked:
                 raise
             for step in steps:
                 _write_alone(engine, step)
-        for step in steps:
-            log.when_committed(engine.alias, log.schedule_looked_at, _told(step))
+        log.when_committed(engine.alias, log.schedules_looked_at, [_told(step) for step in steps])
     return Ticked(len(steps), sum(len(step.jobs) for step in steps))
 
 
