@@ -269,6 +269,10 @@ def schedule_looked_at(found: Looked) -> None:
         _say(logging.DEBUG, "Schedule %s made %d jobs", found.name, found.fired)
 
 
+def schedule_act(name: str, what: str, by: str, why: str) -> None:
+    _say(logging.INFO, "Schedule %s is %s%s%s", name, what, f" by {by}" if by else "", f": {why}" if why else "")
+
+
 def schedule_not_stored(name: str, place: str, error: str) -> None:
     _say(logging.ERROR, "The schedule %s of %s cannot be used, and is left as it was: %s", name, place, error)
 

@@ -48,7 +48,7 @@ LAYERS = [
     ["scheduled"],
     ["workers"],
     ["explain"],
-    ["report", "checks", "admin"],
+    ["report", "report_schedules", "checks", "admin"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.
