@@ -42,12 +42,11 @@ LAYERS = [
     ["calls"],
     ["engines"],
     ["log"],
-    ["queue", "pauses"],
+    ["queue", "pauses", "explain"],
     ["schedules"],
     ["decorators"],
     ["scheduled"],
     ["workers"],
-    ["explain"],
     ["report", "report_schedules", "checks", "admin"],
     ["management", "apps"],
 ]

@@ -38,5 +38,5 @@ def run_now(schedule: Schedule, *, why: str, by: str) -> Job:
     found = engine(schedule._state.db)
     with found.on_working_connection(), transaction.atomic(using=found.alias):
         job = found.insert(call)
-        log.when_committed(found.alias, log.schedule_act, schedule.name, f"run now, as job {job.pk}", by, why)
+        log.when_committed(found.alias, log.schedule_act, schedule.name, f"run now, as job {job.pk},", by, why)
     return job
