@@ -42,7 +42,9 @@ def in_winter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(engine: Engine, name: str, expression: str = "", **values: Any) -> Schedule:
     given = {"type": nothing.name, "timezone": "Europe/Berlin", **values}
-    return Schedule.objects.using(engine.alias).create(name=name, expression=expression, **given)
+    found = Schedule(name=name, expression=expression, **given)
+    found.save(using=engine.alias)
+    return found
 
 
 def alter(engine: Engine, name: str, **values: Any) -> None:
