@@ -277,6 +277,10 @@ def schedules_looked_at(found: Sequence[Looked]) -> None:
         )  # fmt: skip
 
 
+def schedule_act(name: str, what: str, by: str, why: str) -> None:
+    _say(logging.INFO, "Schedule %s is %s%s%s", name, what, f" by {by}" if by else "", f": {why}" if why else "")
+
+
 def schedule_not_stored(name: str, place: str, error: str) -> None:
     _say(logging.ERROR, "The schedule %s of %s cannot be used, and is left as it was: %s", name, place, error)
 

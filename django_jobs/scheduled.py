@@ -46,13 +46,15 @@ def schedule(
     and none that is older than `missed_window`. `overlap` says what becomes of a slot while the job of the one before
     waits or runs. `spread` puts the job's due time off by a part of it that is always the same for this schedule.
 
-    Raises InvalidJobType when it does not stand above a job. Values that cannot be used are reported by `manage.py check`,
-    and such a schedule is not stored.
+    Raises InvalidJobType when it does not stand above a job, or without parentheses. Values that cannot be used are
+    reported by `manage.py check`, and such a schedule is not stored.
     """
+    if isinstance(expression, JobFunction):
+        raise InvalidJobType(f'@schedule above {expression!r} does not say when; write @schedule("30 2 * * *").')
     values = {
         "expression": expression,
         "every": every,
-        "payload": {"args": list(args), "kwargs": dict(kwargs or {})},
+        "payload": {"args": _plain(list, args), "kwargs": {} if kwargs is None else _plain(dict, kwargs)},
         "nonexistent": nonexistent,
         "ambiguous": ambiguous,
         "missed": missed,
@@ -78,3 +80,9 @@ def schedule(
         return target
 
     return decorate
+
+
+def _plain(kind: type[list[Any]] | type[dict[str, Any]], value: Any) -> Any:
+    """Return a sequence as the list, or a mapping as the dict, that JSON has; all else as it is, for the check to refuse."""
+    fits = isinstance(value, Mapping) if kind is dict else isinstance(value, list | tuple)
+    return kind(value) if fits else value

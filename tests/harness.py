@@ -17,6 +17,7 @@ from django.db import connections
 from django_jobs.models import Job, Worker
 
 T = TypeVar("T")
+C = TypeVar("C", bound="Command")
 ROOT = Path(__file__).parent.parent
 # Short enough for a test to see a lease run out, long enough for a busy machine to extend it in time.
 SHORT_LEASE = {"LEASE": 3, "HEARTBEAT": 1, "POLL_INTERVAL": 0.2, "SHUTDOWN_GRACE": 5}
@@ -33,8 +34,10 @@ def wait_for(condition: Callable[[], T], timeout: float = 30.0, what: str = "") 
         time.sleep(0.02)
 
 
-class RunWorkers:
-    """One `runworkers` process and those it starts."""
+class Command:
+    """One process of a command that runs until it is stopped, and those that it starts."""
+
+    name = ""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, alias: str) -> None:
         self.process = process
@@ -46,21 +49,11 @@ class RunWorkers:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def worker_pids(self) -> list[int]:
-        """Return the pids of the worker processes that are ready to claim."""
-        rows = Worker.objects.using(self._alias).filter(supervisor_pid=self.pid)
-        return sorted(rows.values_list("pid", flat=True))
-
-    def wait_until_ready(self, workers: int = 1) -> list[int]:
-        def ready() -> list[int]:
-            assert self.process.poll() is None, f"runworkers ended with {self.process.returncode}:\n{self.log}"
-            pids = self.worker_pids()
-            return pids if len(pids) >= workers else []
-
-        return wait_for(ready, what="workers ready")
+    def assert_runs(self) -> None:
+        assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.log}"
 
     def tree_pids(self) -> list[int]:
-        """Return the pids of the whole tree, the supervisor first."""
+        """Return the pids of the whole tree, the one that was started first."""
         found = [self.pid]
         for pid in found:
             for task in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -84,28 +77,66 @@ class RunWorkers:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"runworkers did not end within {timeout} s:\n{self.log}") from None
+            raise AssertionError(f"{self.name} did not end within {timeout} s:\n{self.log}") from None
 
     def stop(self, timeout: float = 30.0) -> int:
         self.signal(signal.SIGTERM)
         return self.wait(timeout)
 
 
+class RunWorkers(Command):
+    name = "runworkers"
+
+    def worker_pids(self) -> list[int]:
+        """Return the pids of the worker processes that are ready to claim."""
+        rows = Worker.objects.using(self._alias).filter(supervisor_pid=self.pid)
+        return sorted(rows.values_list("pid", flat=True))
+
+    def wait_until_ready(self, workers: int = 1) -> list[int]:
+        def ready() -> list[int]:
+            self.assert_runs()
+            pids = self.worker_pids()
+            return pids if len(pids) >= workers else []
+
+        return wait_for(ready, what="workers ready")
+
+
+class RunScheduler(Command):
+    name = "runscheduler"
+
+    def wait_until_ready(self) -> None:
+        def ready() -> bool:
+            self.assert_runs()
+            return "Scheduler started" in self.log
+
+        wait_for(ready, what="scheduler ready")
+
+
 class Tree:
-    """Starts `runworkers` on the jobs' database of the running test."""
+    """Starts `runworkers`, and `runscheduler`, on the jobs' database of the running test."""
 
     def __init__(self, alias: str, directory: Path) -> None:
         self.alias = alias
         self.directory = directory
-        self._started: list[RunWorkers] = []
+        self._started: list[Command] = []
 
     def start(
         self, *options: str, settings: dict[str, Any] | None = None, env: dict[str, str] | None = None
     ) -> RunWorkers:
+        return self._start(RunWorkers, options, settings, env)
+
+    def start_scheduler(
+        self, *options: str, settings: dict[str, Any] | None = None, env: dict[str, str] | None = None
+    ) -> RunScheduler:
+        return self._start(RunScheduler, options, settings, env)
+
+    def _start(
+        self, kind: type[C], options: Sequence[str], settings: dict[str, Any] | None, env: dict[str, str] | None
+    ) -> C:
         log = self.directory / f"workers-{len(self._started)}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                self.command("runworkers", *options),
+                self.command(kind.name, *options),
                 env=self.environment({**SHORT_LEASE, **(settings or {})}) | (env or {}),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
@@ -113,7 +144,7 @@ class Tree:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        found = RunWorkers(process, log, self.alias)
+        found = kind(process, log, self.alias)
         self._started.append(found)
         return found
 

@@ -47,7 +47,7 @@ LAYERS = [
     ["decorators"],
     ["scheduled"],
     ["workers"],
-    ["report", "checks", "admin"],
+    ["report", "report_schedules", "checks", "admin"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.

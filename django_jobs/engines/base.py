@@ -167,8 +167,11 @@ class Engine(ABC):
         """Return the database's name and version for people."""
 
     @abstractmethod
-    def prepare(self, statement_timeout: float) -> None:
-        """Connect this thread for our own statements; `statement_timeout` is in seconds."""
+    def prepare(self, statement_timeout: float, role: str = "") -> None:
+        """Connect this thread for our own statements; `statement_timeout` is in seconds.
+
+        The server's list of sessions shows the role, where it is another than the process's.
+        """
 
     @contextmanager
     def on_working_connection(self) -> Iterator[None]:

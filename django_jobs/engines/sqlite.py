@@ -32,7 +32,7 @@ class SQLiteEngine(SQLiteStoring):
     def describe(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
 
-    def prepare(self, statement_timeout: float) -> None:
+    def prepare(self, statement_timeout: float, role: str = "") -> None:
         connection = self.connection
         connection.ensure_connection()
         # A transaction that began by reading fails at its first write when anybody wrote meanwhile, without waiting.

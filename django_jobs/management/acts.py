@@ -11,6 +11,7 @@ from django_jobs.exceptions import InvalidJob
 from django_jobs.management import given
 from django_jobs.models import Job
 from django_jobs.queue import bulk, operate
+from django_jobs.schedules import status
 
 Say = Callable[[str], None]
 
@@ -66,37 +67,68 @@ def _counts(total: bulk.Came) -> str:
 
 
 def pause(options: dict[str, Any], say: Say) -> Answer:
-    what = _what(options)
+    kind, name = _what(options)
+    if kind == "schedule":
+        return _pause_schedule(name, options)
     try:
-        row = pauses.pause(**what, until=given.until(options), why=options["why"], by=_who())
+        row = pauses.pause(**{kind: name}, until=given.until(options), why=options["why"], by=_who())
     except InvalidJob as error:
         given.refuse(str(error))
-    _warn_of_unknown(what, say)
+    _warn_of_unknown(kind, name, say)
     found = next((item for item in report.pauses() if (item["kind"], item["name"]) == (row.kind, row.name)), None)
     end = f"until {found['until']}" if found and found["until"] else "until it is resumed"
     return Answer(found, [f"The {row.kind} {row.name!r} is paused {end}. What runs goes on."])
 
 
+def _pause_schedule(name: str, options: dict[str, Any]) -> Answer:
+    for option in ("until", "for"):
+        if options[option] is not None:
+            given.refuse(
+                f"--{option} is {options[option][:80]!r}; a schedule is paused until it is resumed: leave it out."
+            )
+    paused = given.schedule(name).pause(by=_who(), why=options["why"])
+    said = "is paused until it is resumed. Jobs that it made stay" if paused else "was paused already"
+    return Answer({"kind": "schedule", "name": name, "paused": paused}, [f"The schedule {name!r} {said}."])
+
+
 def resume(options: dict[str, Any], say: Say) -> Answer:
-    what = _what(options)
-    (kind, name), *_ = what.items()
-    resumed = pauses.resume(**what)
+    kind, name = _what(options)
+    if kind == "schedule":
+        resumed = given.schedule(name).resume(by=_who())
+    else:
+        resumed = pauses.resume(**{kind: name})
     said = "is resumed" if resumed else "was not paused"
     return Answer({"kind": kind, "name": name, "resumed": resumed}, [f"The {kind} {name!r} {said}."])
 
 
-def _what(options: dict[str, Any]) -> dict[str, Any]:
-    queue, name = given.queue(options["queue"]), given.type_name(options["type"])
-    if (queue is None) == (name is None):
-        given.refuse("Give one of --queue and --type.")
-    return {"queue": queue} if queue is not None else {"type": name}
+def run(options: dict[str, Any], say: Say) -> Answer:
+    schedule = given.schedule(options["schedule"])
+    if wrong := status.fault(schedule):
+        given.refuse(f"The schedule {schedule.name!r} is broken, so nothing was made: {wrong}")
+    job = schedule.run_now(by=_who(), why=options["why"])
+    return Answer(
+        {"id": job.pk, "schedule": schedule.name}, [f"Job {job.pk} of the schedule {schedule.name!r} is made."]
+    )
 
 
-def _warn_of_unknown(what: dict[str, Any], say: Say) -> None:
-    if "queue" in what and what["queue"] not in registry.queues():
-        say(f"No job type uses the queue {what['queue']!r}; jobs may still be enqueued there by using(queue=...).")
-    if "type" in what and registry.find(what["type"]) is None:
-        say(f"No job type {what['type']!r} is known here; see `jobs list` for the types that there are jobs of.")
+def _what(options: dict[str, Any]) -> tuple[str, str]:
+    """Return which kind of thing is named, and its name."""
+    found = {
+        "queue": given.queue(options["queue"]),
+        "type": given.type_name(options["type"]),
+        "schedule": options["schedule"],
+    }
+    named = [(kind, name) for kind, name in found.items() if name is not None]
+    if len(named) != 1:
+        given.refuse("Give one of --queue, --type and --schedule.")
+    return named[0]
+
+
+def _warn_of_unknown(kind: str, name: str, say: Say) -> None:
+    if kind == "queue" and name not in registry.queues():
+        say(f"No job type uses the queue {name!r}; jobs may still be enqueued there by using(queue=...).")
+    if kind == "type" and registry.find(name) is None:
+        say(f"No job type {name!r} is known here; see `jobs list` for the types that there are jobs of.")
 
 
 def _who() -> str:

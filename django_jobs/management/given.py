@@ -8,15 +8,18 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, SystemCheckError
 from django.utils import timezone
 
-from django_jobs import log, options
-from django_jobs.exceptions import InvalidJob
+from django_jobs import log, options, report_schedules
+from django_jobs.exceptions import InvalidJob, shown
+from django_jobs.models.schedule import Schedule
 from django_jobs.outcomes import LONGEST_DELAY
 from django_jobs.queue.choose import Choice
+from django_jobs.zones import BadZone, zone
 
 BIGGEST_ID = 2**63 - 1
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -95,10 +98,35 @@ def until(options_: dict[str, Any]) -> datetime | timedelta | None:
     return timezone.make_aware(found) if settings.USE_TZ and timezone.is_naive(found) else found
 
 
-def state(value: str | None, allowed: Sequence[str]) -> str | None:
+def state(value: str | None, allowed: Sequence[str], name: str = "--status") -> str | None:
     if value is not None and value not in allowed:
-        refuse(f"--status is {value[:80]!r}; give one of {', '.join(allowed)}.")
+        refuse(f"{name} is {value[:80]!r}; give one of {', '.join(allowed)}.")
     return value
+
+
+def time_zone(value: str | None) -> ZoneInfo | None:
+    if value is None:
+        return None
+    try:
+        return zone(value)
+    except BadZone as error:
+        refuse(f"--tz: {error}")
+
+
+def schedule(name: str) -> Schedule:
+    """Return the schedule of this name."""
+    (known,) = schedules([name])
+    return known
+
+
+def schedules(names: Sequence[str]) -> list[Schedule]:
+    """Return the schedules of these names."""
+    asked = [_checked(lambda text: options.text(text, "the name of a schedule"), name) for name in names]
+    found = report_schedules.named(asked)
+    for name in asked:
+        if name not in found:
+            refuse(f"There is no schedule {shown(name)}; `jobs schedules` lists those that there are.")
+    return list(found.values())
 
 
 def queue(value: str | None) -> str | None:

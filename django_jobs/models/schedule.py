@@ -187,26 +187,29 @@ class Schedule(models.Model):
             else:
                 states.filter(schedule=self.pk).try_again()
 
-    def pause(self) -> None:
-        """Make no more jobs until `resume`; those that were made stay."""
-        self._enable(False)
+    def pause(self, *, why: str = "", by: str = "") -> bool:
+        """Make no more jobs until `resume`; those that were made stay. Return False when it was paused already.
 
-    def resume(self) -> None:
-        """Make jobs for the slots from now on; none for those that passed meanwhile."""
-        self._enable(True)
+        `why` and `by`, who does it, are logged.
+        """
+        from django_jobs.schedules import operate
 
-    def _enable(self, enabled: bool) -> None:
-        Schedule.objects.using(self._state.db).filter(pk=self.pk).exclude(enabled=enabled).update(enabled=enabled)
-        self.enabled = enabled
+        return operate.pause(self, why=why, by=by)
 
-    def run_now(self) -> Any:
+    def resume(self, *, why: str = "", by: str = "") -> bool:
+        """Make jobs for the slots from now on; none for those that passed meanwhile. Return False when it was not paused."""
+        from django_jobs.schedules import operate
+
+        return operate.resume(self, why=why, by=by)
+
+    def run_now(self, *, why: str = "", by: str = "") -> Any:
         """Make a job of this schedule now, beside its slots, and return it. The next slot stays where it is.
 
         Raises what `enqueue` raises when the type is not known here or its arguments do not fit.
         """
-        from django_jobs.schedules import firing
+        from django_jobs.schedules import operate
 
-        return firing.run_now(self)
+        return operate.run_now(self, why=why, by=by)
 
 
 class ScheduleStateQuerySet(models.QuerySet["ScheduleState"]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django_jobs.exceptions import shown
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeSchedule:
@@ -22,7 +24,9 @@ _clashes: list[tuple[CodeSchedule, CodeSchedule]] = []
 
 def register(found: CodeSchedule) -> None:
     """Make a schedule known. Another under a name is kept for the system check; the first one stays."""
-    known = _schedules.setdefault(found.name, found)
+    # Whatever was given as a name, it is the system check that refuses it.
+    key = found.name if isinstance(found.name, str) else shown(found.name)
+    known = _schedules.setdefault(key, found)
     if known is not found and known != found:
         _clashes.append((known, found))
 
@@ -32,7 +36,7 @@ def find(name: str) -> CodeSchedule | None:
 
 
 def schedules() -> list[CodeSchedule]:
-    return sorted(_schedules.values(), key=lambda item: item.name)
+    return [_schedules[key] for key in sorted(_schedules)]
 
 
 def clashes() -> list[tuple[CodeSchedule, CodeSchedule]]:

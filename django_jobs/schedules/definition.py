@@ -67,13 +67,28 @@ def faults(schedule: Schedule) -> Faults:
     return found
 
 
+def choices(schedule: Schedule) -> Faults:
+    """Return which of a schedule's words are none of those that there are, by field."""
+    found: Faults = {}
+    for name, words in (
+        ("nonexistent", Schedule.Nonexistent),
+        ("ambiguous", Schedule.Ambiguous),
+        ("missed", Schedule.Missed),
+        ("overlap", Schedule.Overlap),
+    ):
+        value = getattr(schedule, name)
+        if value not in words.values:
+            found[name] = [f"{name} is {shown(value)}; give one of {', '.join(map(repr, words.values))}."]
+    return found
+
+
 def slots(schedule: Schedule, now: datetime) -> Slots:
     """Return the slots of a schedule; raise ValidationError by field when its times cannot be used.
 
     One that was not saved counts its interval from the whole second of `now`.
     """
     normalise(schedule)
-    wrong = {**_times(schedule), **_zone(schedule), **_choices(schedule)}
+    wrong = {**_times(schedule), **_zone(schedule), **choices(schedule)}
     if wrong:
         raise ValidationError(wrong)
     if schedule.every is not None:
@@ -177,20 +192,6 @@ def _spread(schedule: Schedule) -> Faults:
     return {"spread": [f"spread is {schedule.spread}; give less than {gap}, the shortest time between two slots."]}
 
 
-def _choices(schedule: Schedule) -> Faults:
-    found: Faults = {}
-    for name, choices in (
-        ("nonexistent", Schedule.Nonexistent),
-        ("ambiguous", Schedule.Ambiguous),
-        ("missed", Schedule.Missed),
-        ("overlap", Schedule.Overlap),
-    ):
-        value = getattr(schedule, name)
-        if value not in choices.values:
-            found[name] = [f"{name} is {shown(value)}; give one of {', '.join(map(repr, choices.values))}."]
-    return found
-
-
 def _limit(schedule: Schedule) -> Faults:
     try:
         options.whole(schedule.missed_limit, "missed_limit", 1, MOST_MISSED)
@@ -231,11 +232,11 @@ def _no_type(name: object) -> str:
 
 
 def _arguments(payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if (
-        isinstance(payload, dict)
-        and payload.keys() == {"args", "kwargs"}
-        and isinstance(payload["args"], list)
-        and isinstance(payload["kwargs"], dict)
-    ):
-        return tuple(payload["args"]), payload["kwargs"]
-    raise InvalidJob(f'payload is {shown(payload)}; give {{"args": [...], "kwargs": {{...}}}}.')
+    if not isinstance(payload, dict) or payload.keys() != {"args", "kwargs"}:
+        raise InvalidJob(f'payload is {shown(payload)}; give {{"args": [...], "kwargs": {{...}}}}.')
+    args, kwargs = payload["args"], payload["kwargs"]
+    if not isinstance(args, list):
+        raise InvalidJob(f"args is {shown(args)}; give a list.")
+    if not isinstance(kwargs, dict):
+        raise InvalidJob(f"kwargs is {shown(kwargs)}; give a dict.")
+    return tuple(args), kwargs

@@ -6,12 +6,8 @@ import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from django_jobs.engines import engine
 from django_jobs.engines.base import NewJob
-from django_jobs.models import Job
 from django_jobs.models.schedule import Schedule
-from django_jobs.queue.new_job import refuse_event_loop
-from django_jobs.schedules import definition
 
 
 def key(name: str, slot: datetime) -> str:
@@ -32,8 +28,3 @@ def offset(schedule: Schedule) -> timedelta:
     number = int.from_bytes(hashlib.sha256(schedule.name.encode()).digest()[:8])
     milliseconds = int(schedule.spread / timedelta(milliseconds=1))
     return timedelta(milliseconds=number % max(milliseconds, 1))
-
-
-def run_now(schedule: Schedule) -> Job:
-    refuse_event_loop("run_now")
-    return engine(schedule._state.db).insert(replace(definition.call(schedule), schedule=schedule.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -23,6 +24,7 @@ OVERDUE = timedelta(seconds=10)
 CHANGES_SHOWN = 2
 
 State = Literal["ok", "paused", "orphaned", "broken", "overdue"]
+STATES: tuple[State, ...] = ("ok", "overdue", "paused", "broken", "orphaned")
 
 
 class Condition(NamedTuple):
@@ -93,10 +95,16 @@ def _since(schedule: Schedule, now: datetime) -> datetime:
 
 def _changes(schedule: Schedule, slots: Slots, now: datetime) -> list[tuple[Change, Touched]]:
     try:
-        found = changes(zone(schedule.timezone), now, CHANGES_SHOWN)
+        found = _changes_of(schedule.timezone, now)
     except BadZone:  # an interval counts on without it
         return []
     return [(change, touched(slots, change)) for change in found]
+
+
+@lru_cache(maxsize=1024)
+def _changes_of(key: str, now: datetime) -> list[Change]:
+    # Thousands of schedules that are shown at once are of a few zones.
+    return changes(zone(key), now, CHANGES_SHOWN)
 
 
 def _orphaned(schedule: Schedule) -> str:

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from django_jobs import log
 from django_jobs.models.schedule import Schedule
-from django_jobs.schedules import code
+from django_jobs.schedules import code, definition
 from django_jobs.schedules.code import CodeSchedule
 from django_jobs.schedules.definition import DURATIONS
 
@@ -47,6 +47,10 @@ def fault(found: CodeSchedule) -> str:
 
 def _checked(found: CodeSchedule) -> Schedule:
     wanted = unsaved(found)
+    # Before the fields make of a value what they take: in code a number is none as text.
+    definition.normalise(wanted)
+    if wrong := {**definition.faults(wanted), **definition.choices(wanted)}:
+        raise ValidationError(wrong)
     wanted.clean_fields()
     wanted.clean()
     return wanted

@@ -28,7 +28,7 @@ class Link:
         return self._outage.lasts
 
     def connect(self) -> None:
-        self._engine.prepare(statement_timeout(self._lease))
+        self._engine.prepare(statement_timeout(self._lease), self._process)
         self._raw = self._engine.connection.connection
 
     def guarded(self) -> AbstractContextManager[None]:

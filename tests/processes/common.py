@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from django_jobs.models import Job, Worker
 from tests.app.models import Effect
-from tests.harness import RunWorkers, Tree, wait_for
+from tests.harness import Command, RunWorkers, Tree, wait_for
 
 with_tables = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
 with_processes = [pytest.mark.process, with_tables]
@@ -66,7 +66,7 @@ def wait_seconds(seconds: float) -> None:
     wait_for(lambda: time.monotonic() >= until, seconds + 5)
 
 
-def lines(workers: RunWorkers, text: str) -> list[str]:
+def lines(workers: Command, text: str) -> list[str]:
     return [line for line in workers.log.splitlines() if text in line]
 
 

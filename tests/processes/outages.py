@@ -13,7 +13,7 @@ import psycopg
 from django.db import connections
 
 from example_project import postgres
-from tests.harness import RunWorkers, Tree, wait_for
+from tests.harness import Command, Tree, wait_for
 from tests.processes.common import lines, wait_seconds
 
 # The alias of the own server of a test; the jobs are there.
@@ -36,7 +36,7 @@ class NetworkTree(Tree):
 
 
 @contextmanager
-def down(server: postgres.Server, *processes: tuple[RunWorkers, str], seconds: float = 0.0) -> Iterator[None]:
+def down(server: postgres.Server, *processes: tuple[Command, str], seconds: float = 0.0) -> Iterator[None]:
     """Take the server away until all these processes have noticed, and for so long at least."""
     connections[ALIAS].close()
     begun = time.monotonic()
@@ -59,11 +59,11 @@ def answers(server: postgres.Server) -> bool:
         return False
 
 
-def away(workers: RunWorkers) -> list[str]:
+def away(workers: Command) -> list[str]:
     return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database cannot be reached")]
 
 
-def back(workers: RunWorkers) -> list[str]:
+def back(workers: Command) -> list[str]:
     return [line.split()[3].rstrip(":") for line in lines(workers, "the jobs' database is back")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, job
+from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, job, schedule
 from django_jobs.models import Job
 
 
@@ -54,6 +54,44 @@ async def asynchronous(number: int) -> str:
 @job(takes_context=True)
 async def asynchronous_with_context(context: Context, number: int) -> Snooze | None:
     return None
+
+
+@schedule("30 2 * * *", args=[1], timezone="Europe/Berlin")
+@schedule(every=timedelta(hours=1), name="hourly", kwargs={"number": 1}, missed="all", overlap="skip")
+@job(queue="reports")
+def scheduled(number: int, *, note: str = "") -> str:
+    return note
+
+
+@schedule("@daily")
+@job(takes_context=True)
+def scheduled_with_context(context: Context, number: int = 0) -> None:
+    return None
+
+
+def schedules() -> None:
+    """A job with a schedule is the job that it was."""
+    assert_type(scheduled(1, note="a"), str)
+    assert_type(scheduled.enqueue(1, note="a"), Job)
+    assert_type(scheduled_with_context.enqueue(number=1), Job)
+    scheduled("1")  # type: ignore[arg-type]
+    scheduled.enqueue()  # type: ignore[call-arg]
+    scheduled.enqueue(1, color="red")  # type: ignore[call-arg]
+
+
+def plain_scheduled(number: int) -> str:
+    return ""
+
+
+def schedules_that_are_refused() -> None:
+    schedule("@daily")(plain_scheduled)  # type: ignore[type-var]
+    schedule(scheduled)  # type: ignore[arg-type]
+    schedule("@daily", "UTC")  # type: ignore[call-arg, arg-type]
+    schedule("@daily", colour="red")  # type: ignore[call-arg]
+    schedule(every="60")  # type: ignore[arg-type]
+    schedule("@daily", missed="sometimes")  # type: ignore[arg-type]
+    schedule("@daily", nonexistent="later")  # type: ignore[arg-type]
+    schedule("@daily", args=5)  # type: ignore[arg-type]
 
 
 def calls() -> None:

@@ -7,13 +7,15 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
-from django_jobs import report
+from django_jobs import report, report_schedules
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
-from django_jobs.management import acts, given, remedy, text
+from django_jobs.management import acts, given, remedy, text, text_schedules
 from django_jobs.management.acts import Answer
 from django_jobs.models import Job
+from django_jobs.schedules.status import STATES
 
 LONGEST_LIST = 10_000
+MOST_SLOTS = 100
 
 
 class Command(given.Checked):
@@ -29,8 +31,10 @@ class Command(given.Checked):
             _on_jobs(add("requeue", help="have jobs that ended run again (by filter: dead and failed ones)"), why=True),
             _on_jobs(add("cancel", help="end jobs that wait, ask those that run to stop"), why=True),
             _purge(add("purge", help="delete finished jobs for good")),
-            _pause(add("pause", help="start no job of a queue or a type for a while")),
-            _on_queue_or_type(add("resume", help="start jobs of a paused queue or type again")),
+            _pause(add("pause", help="start no job of a queue or a type for a while, or make none of a schedule")),
+            _pausable(add("resume", help="go on with a paused queue, type or schedule")),
+            _schedules(add("schedules", help="when schedules fire next, and how they are doing")),
+            _run(add("run", help="make a job of a schedule now; its slots stay where they are")),
         ]
         for verb in found:
             verb.add_argument("--json", action="store_true", help="as JSON")
@@ -63,6 +67,22 @@ class Command(given.Checked):
         lines = text.listing(rows[:limit])
         if len(rows) > limit:
             lines.append(f"There are more: these are the {limit} newest. Narrow it, or give --limit.")
+        return Answer(rows[:limit], lines)
+
+    def _schedules(self, options: dict[str, Any]) -> Answer:
+        count = given.whole(options["next"], "a number of slots (--next)", MOST_SLOTS)
+        shown_in = given.time_zone(options["tz"])
+        limit = LONGEST_LIST // count
+        rows = report_schedules.schedules(
+            ids=[found.pk for found in given.schedules(options["names"])] if options["names"] else None,
+            state=given.state(options["state"], STATES, "--state"),
+            count=count,
+            shown_in=shown_in,
+            limit=limit + 1,
+        )
+        lines = text_schedules.schedules(rows[:limit], options["tz"])
+        if len(rows) > limit:
+            lines.append(f"There are more: these are the first {limit}. Name those that you want, or give --state.")
         return Answer(rows[:limit], lines)
 
     def _show(self, options: dict[str, Any]) -> Answer:
@@ -104,18 +124,34 @@ def _purge(parser: CommandParser) -> CommandParser:
 
 
 def _pause(parser: CommandParser) -> CommandParser:
-    _on_queue_or_type(parser)
+    _pausable(parser)
     parser.add_argument("--until", metavar="TIME", action=given.Once, help="resume by itself then, as 2030-12-31T18:00")
     parser.add_argument(
         "--for", metavar="TIME", action=given.Once, help="resume by itself after so long, as 90, 30m, 12h"
     )
-    parser.add_argument("--why", default="", metavar="TEXT", help="is shown to those who ask why a job waits")
+    parser.add_argument("--why", default="", metavar="TEXT", help="is shown to those who ask, or logged")
     return parser
 
 
-def _on_queue_or_type(parser: CommandParser) -> CommandParser:
-    parser.add_argument("--queue", metavar="NAME", action=given.Once)
-    parser.add_argument("--type", metavar="NAME", action=given.Once)
+def _pausable(parser: CommandParser) -> CommandParser:
+    for name in ("--queue", "--type", "--schedule"):
+        parser.add_argument(name, metavar="NAME", action=given.Once)
+    return parser
+
+
+def _schedules(parser: CommandParser) -> CommandParser:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these")
+    parser.add_argument("--next", default="1", metavar="N", help="so many of the slots to come (default: 1)")
+    parser.add_argument(
+        "--tz", metavar="ZONE", action=given.Once, help="show times in this zone, not in each one's own"
+    )
+    parser.add_argument("--state", metavar="STATE", action=given.Once, help=", ".join(STATES))
+    return parser
+
+
+def _run(parser: CommandParser) -> CommandParser:
+    parser.add_argument("schedule", metavar="SCHEDULE", help="its name, as `jobs schedules` shows it")
+    parser.add_argument("--why", default="", metavar="TEXT", help="is logged")
     return parser
 
 

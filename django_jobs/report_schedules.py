@@ -1,0 +1,126 @@
+"""What the commands say about schedules, as data: plain values that become JSON or lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.core.exceptions import ValidationError
+
+from django_jobs.engines import jobs_alias
+from django_jobs.models.clock import database_now, from_row
+from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.schedules import status
+from django_jobs.schedules.sync import overridden
+from django_jobs.slots import Touched
+from django_jobs.zones import BadZone, Change, shifted, zone
+
+COUNTS = ("fired", "missed", "skipped", "dropped")
+# Of those nothing is made.
+IDLE = ("paused", "broken")
+
+
+def schedules(
+    *,
+    ids: Sequence[int] | None = None,
+    state: str | None = None,
+    count: int = 1,
+    shown_in: ZoneInfo | None = None,
+    limit: int,
+) -> list[dict[str, Any]]:
+    """Return schedules by name, at most `limit`, each with its next `count` slots, in its own zone unless told another."""
+    alias = jobs_alias()
+    now = database_now(alias)
+    rows = Schedule.objects.using(alias).select_related("state").order_by("name")
+    if ids is not None:
+        rows = rows.filter(pk__in=ids)
+    found: list[dict[str, Any]] = []
+    for schedule in rows.iterator(chunk_size=1_000):
+        condition = status.condition(schedule, now)
+        if state not in (None, condition.state):
+            continue
+        if len(found) == limit:
+            break
+        found.append(_row(schedule, condition, now, count, shown_in))
+    return found
+
+
+def named(names: Sequence[str]) -> dict[str, Schedule]:
+    """Return those of the schedules of these names that there are."""
+    if not names:
+        return {}
+    return {found.name: found for found in Schedule.objects.using(jobs_alias()).filter(name__in=names)}
+
+
+def _row(
+    schedule: Schedule, condition: status.Condition, now: datetime, count: int, shown_in: ZoneInfo | None
+) -> dict[str, Any]:
+    clock = shown_in or _zone(schedule)
+    preview = None if condition.state in IDLE else _preview(schedule, now, count)
+    state: ScheduleState | None = getattr(schedule, "state", None)
+    last_slot = state and state.last_slot and from_row(state.last_slot, str(schedule._state.db))
+    return {
+        "name": schedule.name,
+        "type": schedule.type,
+        "expression": schedule.expression or None,
+        "every": None if schedule.every is None else schedule.every.total_seconds(),
+        "timezone": schedule.timezone,
+        "state": condition.state,
+        "reason": condition.reason,
+        "next": [] if preview is None else [_text(slot.at, clock) for slot in preview.slots],
+        "last_slot": last_slot and _text(last_slot, clock),
+        "last_job": state and state.last_job,
+        **{name: getattr(state, name) if state else 0 for name in COUNTS},
+        "overridden": overridden(schedule),
+        "clock_changes": [] if preview is None else list(_changes(schedule, preview)),
+    }
+
+
+def _preview(schedule: Schedule, now: datetime, count: int) -> status.Preview | None:
+    try:
+        return status.preview(schedule, now, count)
+    except ValidationError:
+        return None
+
+
+def _zone(schedule: Schedule) -> ZoneInfo:
+    try:
+        return zone(schedule.timezone)
+    except BadZone:
+        return ZoneInfo("UTC")
+
+
+def _changes(schedule: Schedule, preview: status.Preview) -> Iterator[dict[str, Any]]:
+    """Yield the changes of the zone's clock that touch a schedule, or that come before the last slot that is shown."""
+    end = preview.slots[-1].at if preview.slots else datetime.min.replace(tzinfo=UTC)
+    for change, touched in preview.changes:
+        if touched.count or change.at <= end:
+            yield _change(schedule.timezone, change, touched)
+
+
+def _change(name: str, change: Change, touched: Touched) -> dict[str, Any]:
+    return {
+        "timezone": name,
+        "at": change.at.isoformat(timespec="seconds"),
+        "from": _reading(change.at, change.before),
+        "to": _reading(change.at, change.after),
+        "direction": "forward" if change.is_gap else "back",
+        "seconds": abs((change.after - change.before).total_seconds()),
+        "effect": touched.effect,
+        "readings": [reading.isoformat(sep=" ", timespec="minutes") for reading in touched.examples],
+        "count": touched.count,
+    }
+
+
+def _reading(instant: datetime, offset: timedelta) -> str:
+    """Return what a clock of this offset shows at an instant."""
+    return shifted(instant.replace(tzinfo=None), offset).isoformat(sep=" ", timespec="minutes")
+
+
+def _text(moment: datetime, clock: ZoneInfo) -> str:
+    try:
+        return moment.astimezone(clock).isoformat(timespec="seconds")
+    except OverflowError:  # at the end of the calendar
+        return moment.isoformat(timespec="seconds")
