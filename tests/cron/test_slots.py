@@ -156,6 +156,7 @@ def test_with_an_offset_of_seconds_a_slot_is_the_first_whole_minute_that_shows_t
     for text in ("0 6 * * *", "0 */6 * * *"):
         found = between(slots(text, "Africa/Monrovia"), utc(1971, 5, 1, 6, 44), utc(1971, 5, 1, 6, 46))
         assert found == [Slot(utc(1971, 5, 1, 6, 45), datetime(1971, 5, 1, 6), 0, moved=False)]
+        assert between(slots(text, "Africa/Monrovia"), utc(1971, 5, 1, 6, 44, 50), utc(1971, 5, 1, 6, 45)) == found
 
 
 def test_a_gap_that_ends_within_a_minute_fires_at_the_next_whole_one() -> None:
@@ -255,6 +256,10 @@ def test_the_next_and_the_newest_slot_cost_a_few_readings(key: str, text: str, l
         next(slots(text, key).after(moment))
         next(slots(text, key).until(moment))
         assert len(looked_at) <= 2 * 123
+    looked_at.clear()
+    next(slots(text, key).after(utc(2024, 7, 1)))
+    next(slots(text, key).until(utc(2024, 7, 1)))
+    assert len(looked_at) <= 3
 
 
 def test_a_schedule_whose_readings_all_fall_into_gaps_ends_after_a_century(looked_at: list[datetime]) -> None:
@@ -262,6 +267,9 @@ def test_a_schedule_whose_readings_all_fall_into_gaps_ends_after_a_century(looke
     assert list(schedule.after(utc(2024, 1, 1))) == []
     assert len(looked_at) <= 30 * 102
     assert looked_at[-1].year == 2125
+    looked_at.clear()
+    assert list(schedule.until(utc(3000, 1, 1))) == []
+    assert looked_at[-1].year == 2899
     # The United States have changed their clocks on this day since 2007.
     assert next(schedule.until(utc(2024, 1, 1))).at == utc(2006, 3, 12, 7, 59)
 

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from django_jobs import zones
 from django_jobs.exceptions import JobsError
 from django_jobs.zones import BadZone, Change, changes, data_of, zone
 
@@ -86,6 +87,15 @@ def test_what_is_no_zone_is_refused_by_one_error(key: Any) -> None:
     assert len(str(refused.value)) < 200
     with pytest.raises(BadZone):
         data_of(str(key) if isinstance(key, list) else key)
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_an_empty_or_long_name_is_refused_without_a_look_at_the_disk(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(zones, "ZoneInfo", looks.append)
+    with pytest.raises(BadZone):
+        zone(key)
+    assert looks == []
 
 
 def test_a_zone_whose_data_are_damaged_or_a_folder_is_refused(folder: Path) -> None:
