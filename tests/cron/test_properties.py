@@ -103,25 +103,24 @@ def test_backwards_is_the_mirror_of_forwards(case: tuple[CronSlots, datetime], l
 
 @contextmanager
 def host_in(name: str) -> Iterator[None]:
-    with mock.patch.dict(os.environ, {"TZ": name}):
-        time.tzset()
-        try:
-            yield
-        finally:
-            os.environ.pop("TZ")
+    try:
+        with mock.patch.dict(os.environ, {"TZ": name}):
             time.tzset()
+            yield
+    finally:
+        time.tzset()
 
 
 @given(near_changes())
 @settings(max_examples=30, deadline=None)
 def test_the_zone_of_the_host_plays_no_part(case: tuple[CronSlots, datetime]) -> None:
     schedule, moment = case
-    found = set()
+    found, hosts = set(), set()
     for name in ("UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe"):
         with host_in(name):
+            hosts.add(time.timezone)
             found.add((*first(schedule, moment), *islice(schedule.until(moment), COUNT)))
-    assert len(found) == 1
-    time.tzset()
+    assert (len(found), len(hosts)) == (1, 4)
 
 
 def assert_like_the_oracle(schedule: CronSlots, moment: datetime) -> None:
