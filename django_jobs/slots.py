@@ -24,8 +24,8 @@ Effect = Literal["moved", "skipped", "doubled", "first only", "second only", "un
 NONEXISTENT: tuple[Nonexistent, ...] = ("after_gap", "skip")
 AMBIGUOUS: tuple[Ambiguous, ...] = ("first", "second", "both")
 
-# No change of an offset is larger.
-_LARGEST_CHANGE = timedelta(hours=25)
+# No change of an offset is larger: from 14 hours behind UTC to 14 hours ahead.
+_LARGEST_CHANGE = timedelta(hours=28)
 # An expression whose every reading falls into a gap is given up after so many years without a slot.
 _FRUITLESS = 100
 _MINUTE = timedelta(minutes=1)
@@ -166,14 +166,12 @@ class CronSlots:
 
         Nothing, where that lies beyond the ends of the calendar.
         """
-        end = reading.replace(second=59, fold=1)
+        # Of a change that touches this minute, the first is the offset before it and the last the one after it.
+        first, last = offset_of(self.zone, reading), offset_of(self.zone, reading.replace(second=59, fold=1))
         try:
-            # Both ends of the minute, each as the change of offset that touches it would differ most.
-            first = offset_of(self.zone, reading)
-            if first == offset_of(self.zone, end):
+            if first == last:
                 return [Slot(_minute(reading - first), reading)]
-            ends = (reading, end, reading.replace(fold=1), end.replace(fold=0))
-            instants = sorted({_minute(reading - offset_of(self.zone, naive)) for naive in ends})
+            instants = sorted({_minute(reading - first), _minute(reading - last)})
             shows = [at for at in instants if self._shown(at) == reading]
             if shows:
                 return [Slot(at, reading, fold) for fold, at in enumerate(shows)]

@@ -1,17 +1,20 @@
-"""Schedules, moments and zones for the property tests; zones with clock changes of any size as well."""
+"""Schedules, moments and zones for the tests; zones with clock changes of any size as well."""
 
 from __future__ import annotations
 
 import struct
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
 from django_jobs.cron import Cron
-from django_jobs.slots import AMBIGUOUS, NONEXISTENT, CronSlots
+from django_jobs.slots import AMBIGUOUS, NONEXISTENT, CronSlots, Slot, Slots
 from django_jobs.zones import zone
+
+SECOND = timedelta(seconds=1)
 
 # With changes of 15 minutes to a day, at midnight, at odd offsets, twice a year and once for ever.
 ZONES = [
@@ -25,6 +28,29 @@ HOURS = ["*", "*/2", "*/5,3", "0", "1", "2", "3", "12", "23", "0-4", "1-2", "0-2
 DAYS = ["* * *"] * 6 + ["L * *", "* * 0-3", "*/2 * 1", "1-31/3 * *", "* 3,10 *", "* * sun#1,mon"]
 
 MOMENTS = st.datetimes(datetime(1969, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
+
+
+def slots(text: str, key: str, nonexistent: Any = "after_gap", ambiguous: Any = "first") -> CronSlots:
+    return CronSlots(Cron.parse(text), zone(key), nonexistent, ambiguous)
+
+
+def between(schedule: Slots, start: datetime, end: datetime) -> list[Slot]:
+    """Return the slots after a start up to an end, having seen that they are the same in both directions."""
+    found, back = [], []
+    for slot in schedule.after(start):
+        if slot.at > end:
+            break
+        found.append(slot)
+    for slot in schedule.until(end):
+        if slot.at <= start:
+            break
+        back.append(slot)
+    assert back == found[::-1]
+    return found
 
 
 def expressions() -> st.SearchStrategy[str]:

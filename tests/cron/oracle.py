@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 from django_jobs.slots import CronSlots
 
 MINUTE = timedelta(minutes=1)
-# A slot depends on what the clock shows within a day around it, even where a whole day is left out.
-MARGIN = timedelta(hours=27)
+# A slot depends on what the clock shows within a day around it, where a whole day is left out or comes twice.
+MARGIN = timedelta(hours=29)
 
 
 @dataclass(frozen=True)

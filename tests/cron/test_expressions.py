@@ -225,6 +225,16 @@ def test_the_readings_are_the_same_backwards(text: str, start: datetime) -> None
 
 
 @pytest.mark.fast
+def test_a_start_within_a_minute_is_rounded_up_and_an_end_down() -> None:
+    cron = Cron.parse("* * * * *")
+    minute = timedelta(minutes=1)
+    for within in (timedelta(microseconds=1), timedelta(seconds=59)):
+        assert next(cron.readings(START + within)) == START + minute
+        assert next(cron.readings_back(START + within)) == START
+    assert next(cron.readings(START)) == next(cron.readings_back(START)) == START
+
+
+@pytest.mark.fast
 def test_the_readings_end_silently_with_the_calendar() -> None:
     noon = Cron.parse("0 12 * * *")
     assert list(noon.readings(datetime(9999, 12, 30, 12, 0, 1))) == [datetime(9999, 12, 31, 12)]

@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from itertools import islice
 from typing import Any
 
 import pytest
 
 from django_jobs.cron import Cron
-from django_jobs.slots import CronSlots, EverySlots, Slot, Slots, Touched, touched
-from django_jobs.zones import changes, zone
+from django_jobs.slots import CronSlots, EverySlots, Slot, Slots
+from django_jobs.zones import zone
+from tests.cron.made import SECOND, between, slots, utc
 
 pytestmark = pytest.mark.fast
-
-SECOND = timedelta(seconds=1)
-
-
-def utc(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc, arg-type]
-
-
-def slots(text: str, key: str, nonexistent: Any = "after_gap", ambiguous: Any = "first") -> CronSlots:
-    return CronSlots(Cron.parse(text), zone(key), nonexistent, ambiguous)
-
-
-def between(schedule: Slots, start: datetime, end: datetime) -> list[Slot]:
-    """Return the slots after a start up to an end, having seen that they are the same in both directions."""
-    found, back = [], []
-    for slot in schedule.after(start):
-        if slot.at > end:
-            break
-        found.append(slot)
-    for slot in schedule.until(end):
-        if slot.at <= start:
-            break
-        back.append(slot)
-    assert back == found[::-1]
-    return found
 
 
 # The clock jumps forward.
@@ -156,6 +131,7 @@ def test_with_an_offset_of_seconds_a_slot_is_the_first_whole_minute_that_shows_t
     for text in ("0 6 * * *", "0 */6 * * *"):
         found = between(slots(text, "Africa/Monrovia"), utc(1971, 5, 1, 6, 44), utc(1971, 5, 1, 6, 46))
         assert found == [Slot(utc(1971, 5, 1, 6, 45), datetime(1971, 5, 1, 6), 0, moved=False)]
+        assert between(slots(text, "Africa/Monrovia"), utc(1971, 5, 1, 6, 44, 50), utc(1971, 5, 1, 6, 45)) == found
 
 
 def test_a_gap_that_ends_within_a_minute_fires_at_the_next_whole_one() -> None:
@@ -255,6 +231,10 @@ def test_the_next_and_the_newest_slot_cost_a_few_readings(key: str, text: str, l
         next(slots(text, key).after(moment))
         next(slots(text, key).until(moment))
         assert len(looked_at) <= 2 * 123
+    looked_at.clear()
+    next(slots(text, key).after(utc(2024, 7, 1)))
+    next(slots(text, key).until(utc(2024, 7, 1)))
+    assert len(looked_at) <= 3
 
 
 def test_a_schedule_whose_readings_all_fall_into_gaps_ends_after_a_century(looked_at: list[datetime]) -> None:
@@ -262,81 +242,8 @@ def test_a_schedule_whose_readings_all_fall_into_gaps_ends_after_a_century(looke
     assert list(schedule.after(utc(2024, 1, 1))) == []
     assert len(looked_at) <= 30 * 102
     assert looked_at[-1].year == 2125
+    looked_at.clear()
+    assert list(schedule.until(utc(3000, 1, 1))) == []
+    assert looked_at[-1].year == 2899
     # The United States have changed their clocks on this day since 2007.
     assert next(schedule.until(utc(2024, 1, 1))).at == utc(2006, 3, 12, 7, 59)
-
-
-# Fixed intervals.
-
-
-def test_the_slots_of_an_interval_are_its_multiples_from_the_anchor_on() -> None:
-    anchor = utc(2024, 5, 1, 0, 0, 7)
-    hour = timedelta(hours=1)
-    schedule = EverySlots(hour, anchor)
-    assert between(schedule, anchor - hour, anchor + 2 * hour) == [
-        Slot(anchor + number * hour, None) for number in range(3)
-    ]
-    assert [slot.at for slot in islice(schedule.after(anchor), 2)] == [anchor + hour, anchor + 2 * hour]
-    assert [slot.at for slot in schedule.until(anchor + hour + SECOND)] == [anchor + hour, anchor]
-    assert list(schedule.until(anchor - SECOND)) == []
-    assert next(schedule.after(utc(1970, 1, 1))) == Slot(anchor, None)
-
-
-def test_an_interval_is_exact_after_any_time() -> None:
-    third = timedelta(seconds=1, microseconds=333_333)
-    schedule = EverySlots(third, utc(1970, 1, 1))
-    number = 10**12
-    at = utc(1970, 1, 1) + number * timedelta(microseconds=1)
-    assert next(schedule.after(at)).at == utc(1970, 1, 1) + (number // 1_333_333 + 1) * third
-
-
-def test_an_interval_ends_silently_with_the_calendar() -> None:
-    schedule = EverySlots(timedelta(days=3650), utc(9980, 1, 1))
-    assert [slot.at.year for slot in schedule.after(utc(9980, 1, 1))] == [9989, 9999]
-    assert list(EverySlots(timedelta.max, utc(2024, 1, 1)).after(utc(2024, 1, 1))) == []
-
-
-@pytest.mark.parametrize("every", [timedelta(0), -SECOND])
-def test_an_interval_that_does_not_advance_is_refused(every: timedelta) -> None:
-    with pytest.raises(ValueError, match=r"^every=.*: give a timedelta above 0\.$"):
-        EverySlots(every, utc(2024, 1, 1))
-
-
-def test_a_naive_anchor_is_refused() -> None:
-    with pytest.raises(ValueError, match="has no time zone"):
-        EverySlots(SECOND, datetime(2024, 1, 1))
-
-
-# What a clock change does.
-
-SPRING, AUTUMN = changes(zone("Europe/Berlin"), utc(2024, 1, 1), 2)
-
-
-@pytest.mark.parametrize(
-    ("text", "policy", "spring", "autumn"),
-    [
-        ("30 2 * * *", {}, "moved", "first only"),
-        ("30 2 * * *", {"nonexistent": "skip", "ambiguous": "second"}, "skipped", "second only"),
-        ("30 2 * * *", {"ambiguous": "both"}, "moved", "doubled"),
-    ],
-)
-def test_a_change_says_what_becomes_of_the_readings_in_it(
-    text: str, policy: dict[str, Any], spring: Any, autumn: Any
-) -> None:
-    schedule = slots(text, "Europe/Berlin", **policy)
-    assert touched(schedule, SPRING) == Touched(spring, 1, [datetime(2024, 3, 31, 2, 30)])
-    assert touched(schedule, AUTUMN) == Touched(autumn, 1, [datetime(2024, 10, 27, 2, 30)])
-
-
-@pytest.mark.parametrize("text", ["0 3 * * *", "59 1 * * *", "30 2 * 5 *", "* * * * *", "30 */2 * * *"])
-def test_what_no_change_touches_is_unaffected(text: str) -> None:
-    for change in (SPRING, AUTUMN):
-        assert touched(slots(text, "Europe/Berlin"), change) == Touched("unaffected", 0, [])
-    assert touched(EverySlots(SECOND, utc(2024, 1, 1)), SPRING) == Touched("unaffected", 0, [])
-
-
-def test_of_many_readings_in_a_change_the_first_few_are_shown() -> None:
-    (apia,) = changes(zone("Pacific/Apia"), utc(2011, 12, 1), 1)
-    found = touched(slots("* 0-23 * * *", "Pacific/Apia"), apia)
-    assert (found.effect, found.count) == ("moved", 1440)
-    assert found.examples == [datetime(2011, 12, 30, 0, minute) for minute in range(5)]

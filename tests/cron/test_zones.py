@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from django_jobs import zones
 from django_jobs.exceptions import JobsError
 from django_jobs.zones import BadZone, Change, changes, data_of, zone
 
@@ -28,17 +27,12 @@ def forget() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder that zones are looked for in before the package tzdata, and nowhere else."""
+    """A folder that zones are looked for in before all others."""
     forget()
-    zoneinfo.reset_tzpath([str(tmp_path)])
+    zoneinfo.reset_tzpath([str(tmp_path), *zoneinfo.TZPATH])
     yield tmp_path
     zoneinfo.reset_tzpath()
     forget()
-
-
-def packaged(key: str) -> Path:
-    with resources.as_file(resources.files("tzdata") / "zoneinfo" / key) as path:
-        return path
 
 
 def test_a_zone_is_found_by_its_name() -> None:
@@ -88,9 +82,18 @@ def test_what_is_no_zone_is_refused_by_one_error(key: Any) -> None:
         data_of(str(key) if isinstance(key, list) else key)
 
 
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_an_empty_or_long_name_is_refused_without_a_look_at_the_disk(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(zones, "ZoneInfo", looks.append)
+    with pytest.raises(BadZone):
+        zone(key)
+    assert looks == []
+
+
 def test_a_zone_whose_data_are_damaged_or_a_folder_is_refused(folder: Path) -> None:
     for name, content in (("Short", b"TZif"), ("Text", b"no zone at all" * 9), ("Empty", b""), ("Cut", b"")):
-        (folder / name).write_bytes(content or packaged("Europe/Berlin").read_bytes()[: 300 if name == "Cut" else 0])
+        (folder / name).write_bytes(content or zones._bytes_of("Europe/Berlin")[: 300 if name == "Cut" else 0])
         with pytest.raises(BadZone):
             zone(name)
     (folder / "Folder").mkdir()
@@ -112,12 +115,12 @@ def test_the_fingerprint_is_that_of_the_data_that_are_used(folder: Path) -> None
     assert int(berlin, 16)
     assert data_of("UTC") != berlin
     (folder / "Europe").mkdir()
-    shutil.copy(packaged("Europe/Helsinki"), folder / "Europe" / "Berlin")
+    (folder / "Europe" / "Berlin").write_bytes(zones._bytes_of("Europe/Helsinki"))
     assert data_of("Europe/Berlin") == berlin, "kept like the zone itself"
     forget()
     assert data_of("Europe/Berlin") == data_of("Europe/Helsinki") != berlin
     assert datetime(2024, 1, 1, tzinfo=zone("Europe/Berlin")).utcoffset() == 2 * HOUR
-    shutil.copy(packaged("UTC"), folder / "Europe" / "Berlin")
+    (folder / "Europe" / "Berlin").write_bytes(zones._bytes_of("UTC"))
     forget()
     assert data_of("Europe/Berlin") == data_of("UTC")
 
