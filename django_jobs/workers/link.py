@@ -16,8 +16,9 @@ UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 class Link:
     """A thread's connection to the jobs' database: made, watched over, and told from an outage when something fails."""
 
-    def __init__(self, engine: Engine, outage: Outage, lease: float) -> None:
+    def __init__(self, engine: Engine, outage: Outage, lease: float, role: str = "") -> None:
         self._engine = engine
+        self._role = role
         self._lease = lease
         self._outage = outage
         self._breaks = Breaks(lease)
@@ -28,7 +29,7 @@ class Link:
         return self._outage.lasts
 
     def connect(self) -> None:
-        self._engine.prepare(statement_timeout(self._lease), self._process)
+        self._engine.prepare(statement_timeout(self._lease), self._role)
         self._raw = self._engine.connection.connection
 
     def guarded(self) -> AbstractContextManager[None]:

@@ -29,7 +29,7 @@ class Scheduler:
     def __init__(self, engine: Engine, settings: Conf, outage: Outage) -> None:
         self._engine = engine
         self._types = registry.names()
-        self._link = Link(engine, outage, settings.lease)
+        self._link = Link(engine, outage, settings.lease, "scheduler")
         self._label = f"{socket.gethostname()}:{os.getpid()}"
         self._wake = threading.Event()
         self._ending = False
