@@ -10,7 +10,7 @@ import pytest
 from django_jobs.cron import Cron
 from django_jobs.slots import CronSlots, EverySlots, Slot, Slots
 from django_jobs.zones import zone
-from tests.cron.made import SECOND, between, slots, utc
+from tests.cron.made import SECOND, between, invented, slots, utc
 
 pytestmark = pytest.mark.fast
 
@@ -99,6 +99,11 @@ def test_one_can_start_within_the_second_pass() -> None:
     ]
 
 
+def test_looking_back_from_the_second_pass_sees_the_first() -> None:
+    schedule = slots("30 1 * * *", "America/New_York")
+    assert next(schedule.until(utc(2024, 11, 3, 6, 15))).at == utc(2024, 11, 3, 5, 30)
+
+
 def test_two_hours_and_half_an_hour_and_a_quarter_are_changes_like_others() -> None:
     troll = slots("30 1,2,4 * * *", "Antarctica/Troll")
     assert [slot.at for slot in between(troll, utc(2024, 3, 31), utc(2024, 3, 31, 12))] == [
@@ -137,6 +142,16 @@ def test_with_an_offset_of_seconds_a_slot_is_the_first_whole_minute_that_shows_t
 def test_a_gap_that_ends_within_a_minute_fires_at_the_next_whole_one() -> None:
     found = between(slots("20 0 * * *", "Africa/Monrovia"), utc(1972, 1, 7), utc(1972, 1, 7, 1))
     assert found == [Slot(utc(1972, 1, 7, 0, 45), datetime(1972, 1, 7, 0, 20), 0, moved=True)]
+
+
+def test_a_reading_comes_twice_when_only_its_last_seconds_do() -> None:
+    # At midnight in UTC the clock goes back by 88 s, to 23:58:32.
+    schedule = CronSlots(Cron.parse("58 23 * * *"), invented([(utc(2001, 1, 7), -88)], 0), ambiguous="both")
+    reading = datetime(2001, 1, 6, 23, 58)
+    assert between(schedule, utc(2001, 1, 6, 12), utc(2001, 1, 7, 12)) == [
+        Slot(utc(2001, 1, 6, 23, 58), reading, 0, moved=False),
+        Slot(utc(2001, 1, 7), reading, 1, moved=False),
+    ]
 
 
 # Moments and ends.
