@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TYPES = (nothing.name,)
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=seconds) for seconds in (1, 60, 3600, 86400))
+# How many slots an interval has behind it.
+STEPS = 5000
 _numbers = count()
 
 
@@ -41,7 +43,7 @@ def since(engine: Engine, schedule: Schedule, ago: timedelta, **values: Any) -> 
 
 def every(engine: Engine, interval: timedelta, *, slot_ago: timedelta = SECOND, **values: Any) -> Schedule:
     """Return a schedule with an interval of which one slot was so long ago, to the whole second."""
-    anchor = clock(engine).replace(microsecond=0) - slot_ago - 1000 * interval
+    anchor = clock(engine).replace(microsecond=0) - slot_ago - STEPS * interval
     return made(engine, every=interval, anchor=anchor, **values)
 
 
