@@ -38,7 +38,8 @@ pytestmark = [alone, pytest.mark.contract]
 
 
 def again(engine: Engine, schedule: Schedule) -> Schedule:
-    return Schedule.objects.using(engine.alias).get(pk=schedule.pk)
+    found: Schedule = Schedule.objects.using(engine.alias).get(pk=schedule.pk)
+    return found
 
 
 @pytest.mark.fast
@@ -224,7 +225,8 @@ def insert(engine: Engine, name: str, interval: Any, expression: str) -> Schedul
         nothing.name,
         expression,
     )
-    return Schedule.objects.using(engine.alias).get(name=name)
+    found: Schedule = Schedule.objects.using(engine.alias).get(name=name)
+    return found
 
 
 def test_a_schedule_inserted_by_sql_begins_when_a_scheduler_sees_it_and_counts_from_there(engine: Engine) -> None:

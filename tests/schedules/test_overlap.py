@@ -166,7 +166,7 @@ def test_of_many_slots_that_come_meanwhile_the_latest_waits_and_the_others_are_c
 
 @pytest.mark.parametrize("missed", ["latest", "all"])
 def test_what_was_missed_while_runs_may_not_overlap_is_made_up_for_once(engine: Engine, missed: str) -> None:
-    options = {"slot_ago": MINUTE + SECOND, "missed": missed, "missed_grace": 0}
+    options: dict[str, Any] = {"slot_ago": MINUTE + SECOND, "missed": missed, "missed_grace": 0}
     queued = every(engine, MINUTE, overlap="queue", **options)
     skipped = every(engine, MINUTE, overlap="skip", **options)
     for schedule in (queued, skipped):
