@@ -31,6 +31,8 @@ def each(field: str, *values: Any) -> list[tuple[dict[str, Any], str]]:
     return [({field: value}, field) for value in values]
 
 
+BAD_ARGS: list[Any] = [[1, 2], {}, [NAN], ["\x00"], [{1}], ["x" * 1_100_000]]
+BAD_KWARGS: list[Any] = [[], {"x": 1}, {"number": "\ud800"}, {1: 1}]
 # What a schedule is given, and the field that the error is on.
 BAD: list[tuple[dict[str, Any], str]] = [
     *each("timezone", "", "../x", "/etc/passwd", "America", "Mars", "a\x00b", None, 5, "x" * 300),
@@ -45,10 +47,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"every": MINUTE, "expression": "* * * * *"}, "every"),
     *(({"every": None, "expression": text}, "expression") for text in ("x x", "* * * *\x00", "0 0 30 2 *", 5, None)),
     *each("payload", 5, None, "x", [], {}, {"args": [], "kwargs": {}, "x": 1}),
-    *each(
-        "payload", *({"args": args, "kwargs": {}} for args in ([1, 2], {}, [NAN], ["\x00"], [{1}], ["x" * 1_100_000]))
-    ),
-    *each("payload", *({"args": [], "kwargs": named} for named in ([], {"x": 1}, {"number": "\ud800"}, {1: 1}))),
+    *each("payload", *({"args": args, "kwargs": {}} for args in BAD_ARGS)),
+    *each("payload", *({"args": [], "kwargs": kwargs} for kwargs in BAD_KWARGS)),
     ({"type": leave_effect.name}, "payload"),
     *each("type", "", "no.such", "a\x00", None, 5, "x" * 300),
     *each("name", "", "n" * 201, "a\x00b", "\ud800", None),
