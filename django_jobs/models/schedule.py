@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from typing import Any, ClassVar
@@ -17,6 +17,10 @@ from django_jobs.models.clock import Clock, database_now, for_row
 NAME_LIMIT = 200
 # What decides which instants are slots.
 TIMING = ("expression", "every", "anchor", "timezone", "nonexistent", "ambiguous")
+# What decides whether they begin anew: these and whether there are any.
+DECIDING = (*TIMING, "enabled")
+# Rows that are named in one statement.
+PART = 500
 
 
 def project_zone() -> str:
@@ -30,18 +34,25 @@ def no_arguments() -> dict[str, Any]:
 class ScheduleQuerySet(models.QuerySet["Schedule"]):
     def update(self, **values: Any) -> int:
         """Update rows without checking them, as any queryset does; new times begin now, and nothing of the past fires."""
-        if values.keys().isdisjoint({*TIMING, "enabled"}):
+        if values.keys().isdisjoint(DECIDING):
             return super().update(**values)
+        self._for_write = True
         with transaction.atomic(using=self.db):
-            ids = list(self.select_for_update().values_list("pk", flat=True))
+            # In the order in which all take them who take several.
+            before = list(self.order_by("pk").select_for_update().values("pk", *DECIDING))
             changed = super().update(**values)
-            ScheduleState.objects.using(self.db).filter(schedule__in=ids).begin_anew()
+            for part in _parts(before):
+                rows = Schedule.objects.using(self.db).filter(pk__in=[row["pk"] for row in part])
+                same = list(rows.values("pk", *DECIDING))
+                others = [row["pk"] for row in part if row not in same]
+                ScheduleState.objects.using(self.db).filter(pk__in=others).begin_anew()
         return changed
 
     update.alters_data = True  # type: ignore[attr-defined]
 
     def bulk_create(self, objs: Iterable[Schedule], *args: Any, **kwargs: Any) -> list[Schedule]:
         """Check and store many schedules. Raises ValidationError naming the schedule, before anything is written."""
+        self._for_write = True
         schedules = list(objs)
         anchor = _whole_second(self.db) if schedules else None
         for schedule in schedules:
@@ -174,15 +185,14 @@ class Schedule(models.Model):
         alias = kwargs.get("using") or router.db_for_write(type(self), instance=self)
         with transaction.atomic(using=alias):
             rows = Schedule.objects.using(alias).filter(pk=self.pk)
-            before = rows.select_for_update().values(*TIMING, "enabled").first() if self.pk else None
-            if before is None:
-                self.anchor = self.anchor or _whole_second(alias)
+            before = rows.select_for_update().values(*DECIDING).first() if self.pk else None
+            self.anchor = self.anchor or (before["anchor"] if before else _whole_second(alias))
             self.full_clean(validate_constraints=False)
             super().save(**{**kwargs, "using": alias})
             states = ScheduleState.objects.using(alias)
             if before is None:
                 states.add_missing(self.pk)
-            elif rows.values(*TIMING, "enabled").get() != before:
+            elif rows.values(*DECIDING).get() != before:
                 states.filter(schedule=self.pk).begin_anew()
             else:
                 states.filter(schedule=self.pk).try_again()
@@ -217,6 +227,7 @@ class ScheduleStateQuerySet(models.QuerySet["ScheduleState"]):
         """Have slots count from now, by the database's clock: the definition has changed, or it was resumed."""
         fresh = {
             "changed_at": Clock(),
+            "timing": "",
             "next_run_at": None,
             "pending_slot": None,
             "last_reading": "",
@@ -240,7 +251,7 @@ class ScheduleStateQuerySet(models.QuerySet["ScheduleState"]):
             ids = lacking.filter(enabled=enabled).values_list("pk", flat=True)
             wake = {"wake_at": Clock()} if enabled else {}
             states = [ScheduleState(schedule_id=pk, changed_at=Clock(), **wake) for pk in ids]
-            self.bulk_create(states, batch_size=500, ignore_conflicts=True)
+            self.bulk_create(states, batch_size=PART, ignore_conflicts=True)
 
 
 class ScheduleStateManager(models.Manager["ScheduleState"].from_queryset(ScheduleStateQuerySet)):  # type: ignore[misc]
@@ -288,6 +299,10 @@ class ScheduleState(models.Model):
 
     def __str__(self) -> str:
         return str(self.schedule_id)
+
+
+def _parts(rows: list[Any]) -> Iterator[list[Any]]:
+    return (rows[start : start + PART] for start in range(0, len(rows), PART))
 
 
 def _whole_second(alias: str) -> datetime:

@@ -46,16 +46,23 @@ def check_asked(after: object, count: object) -> None:
 
 
 def normalise(schedule: Schedule) -> None:
-    """Make durations that were given in seconds what the columns take."""
+    """Make durations that were given in seconds what the columns take; refuse what they would take for something else."""
+    wrong: dict[str, str] = {}
     for name in DURATIONS:
         value = getattr(schedule, name)
         if isinstance(value, int | float) and not isinstance(value, bool):
             try:
                 setattr(schedule, name, timedelta(seconds=value))
             except (OverflowError, ValueError):
-                raise ValidationError({name: _duration_said(name, value)}) from None
+                wrong[name] = _duration_said(name, value)
         elif value is not None and not isinstance(value, str | timedelta):
-            raise ValidationError({name: _duration_said(name, value)})
+            wrong[name] = _duration_said(name, value)
+    for name in ("priority", "missed_limit"):
+        value = getattr(schedule, name)
+        if isinstance(value, bool | float):
+            wrong[name] = f"{name} is {shown(value)}; give a whole number."
+    if wrong:
+        raise ValidationError(wrong)
 
 
 def faults(schedule: Schedule) -> Faults:
@@ -100,6 +107,12 @@ def slots(schedule: Schedule, now: datetime) -> Slots:
         cast(Nonexistent, schedule.nonexistent),
         cast(Ambiguous, schedule.ambiguous),
     )
+
+
+def check_rules(schedule: Schedule) -> None:
+    """Raise ValidationError by field when what is to become of missed slots cannot be used."""
+    if wrong := {**_durations(schedule), **_limit(schedule)}:
+        raise ValidationError(wrong)
 
 
 def timing(schedule: Schedule) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 
-from django_jobs.slots import Slot, Slots
+from django_jobs.slots import EverySlots, Slot, Slots
 
-# Slots that are counted one by one after a long time without a scheduler; those before are dropped uncounted.
+# Slots of an expression that are counted after a long time without a scheduler; those before are dropped uncounted.
 MOST_COUNTED = 100_000
+# Slots in time that one decision looks at, at least the highest limit; the next one looks at the others.
+MOST_IN_TIME = 10_000
 # Occurrences that other data of the zone has already had: a day's worth of minutes, and far more.
 MOST_PASSED_OVER = 10_000
 
@@ -73,7 +75,7 @@ def decide(slots: Slots, rules: Rules, past: Past, now: datetime) -> Decision:
     found = Decision(pending=past.pending)
     late, fresh = _parted(slots, rules, past, now, found)
     busy = past.busy
-    if found.pending is not None and not busy:
+    if found.pending is not None and (not busy or rules.overlap == "allow"):
         found.fire.append(Fire(at=found.pending, late=True))
         found.pending, busy = None, True
     for slot, is_late in [*((slot, True) for slot in late), *((slot, False) for slot in fresh)]:
@@ -96,24 +98,42 @@ def decide(slots: Slots, rules: Rules, past: Past, now: datetime) -> Decision:
 def _parted(slots: Slots, rules: Rules, past: Past, now: datetime, found: Decision) -> tuple[list[Slot], list[Slot]]:
     """Return the missed slots that are run nevertheless, and those that come in time, each oldest first.
 
-    What is in time always runs; missed ones fill what is then left of the limit, the newest first.
+    What is in time always runs; missed ones fill what is then left of the limit, the newest first. The others are
+    dropped: all of them lie before those that are run, so that the newest of them is the last slot until one is run.
     """
+    in_time_after = _in_time_after(rules, past, now)
+    coming = takewhile(lambda slot: slot.at <= now, slots.after(in_time_after))
+    fresh = list(islice((slot for slot in coming if not _had(slot, rules, past)), MOST_IN_TIME))
     late: list[Slot] = []
-    fresh: list[Slot] = []
-    for slot in islice(slots.until(now), MOST_COUNTED):
+    for slot in islice(slots.until(in_time_after), MOST_COUNTED):
         if slot.at <= past.since:
             break
         if _had(slot, rules, past):
             continue
-        found.last = found.last or slot
-        if now - max(slot.at, past.planned or slot.at) <= rules.grace:
-            fresh.append(slot)
-        elif len(late) + len(fresh) < rules.limit and (rules.window is None or now - slot.at <= rules.window):
+        if len(late) + len(fresh) < rules.limit and (rules.window is None or now - slot.at <= rules.window):
             late.append(slot)
-        else:
-            found.missed += 1
-            found.dropped += 1
-    return late[::-1], fresh[::-1]
+            continue
+        found.last = found.last or slot
+        if isinstance(slots, EverySlots):
+            found.dropped += _between(slots, past.since, slot.at)
+            break
+        found.dropped += 1
+    found.missed = found.dropped
+    return late[::-1], fresh
+
+
+def _in_time_after(rules: Rules, past: Past, now: datetime) -> datetime:
+    """Return the moment after which slots are in time; all are that were planned for later by other data of the zone."""
+    least = now - rules.grace
+    if past.planned is not None and past.planned >= least:
+        return past.since
+    return max(past.since, least - timedelta.resolution)
+
+
+def _between(slots: EverySlots, since: datetime, until: datetime) -> int:
+    """Return how many slots lie after `since`, up to `until`, however many those are."""
+    before = max((since - slots.anchor) // slots.every, -1)
+    return (until - slots.anchor) // slots.every - before
 
 
 def _new(slots: Slots, rules: Rules, past: Past, after: datetime) -> Iterator[Slot]:
@@ -131,6 +151,4 @@ def _had(slot: Slot, rules: Rules, past: Past) -> bool:
     """
     if past.reading is None or slot.reading is None:
         return False
-    if rules.both_passes:
-        return (slot.reading, slot.fold) == (past.reading, past.fold)
-    return slot.reading <= past.reading
+    return slot.reading <= past.reading and (not rules.both_passes or slot.fold <= past.fold)

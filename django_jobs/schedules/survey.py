@@ -2,43 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from django_jobs.models.clock import Clock
+from django.db import transaction
+
+from django_jobs.models.clock import Clock, database_now, for_row
 from django_jobs.models.schedule import Schedule, ScheduleState
-from django_jobs.schedules import definition
+from django_jobs.schedules import definition, rows
 from django_jobs.zones import BadZone
 
 CHUNK = 1_000
 
 
-def add_missing(alias: str) -> None:
-    """Make the states of schedules that were stored past `save()`, as by SQL."""
-    ScheduleState.objects.using(alias).add_missing()
+def catch_up(alias: str) -> None:
+    """Do for schedules that were stored or enabled past `save()`, as by SQL, what it does; their slots begin now."""
+    _anchor(alias)
+    states = ScheduleState.objects.using(alias)
+    states.add_missing()
+    asleep = states.filter(wake_at=None, schedule__enabled=True).values_list("pk", flat=True)
+    for pk in list(asleep):
+        states.filter(pk=pk, wake_at=None).begin_anew()
+
+
+def _anchor(alias: str) -> None:
+    floating = Schedule.objects.using(alias).filter(anchor=None, every__isnull=False)
+    if floating.exists():
+        floating.update(anchor=for_row(database_now(alias).replace(microsecond=0), alias))
 
 
 def recompute_stale(alias: str) -> None:
     """Have a tick look at what was computed from other times, or other data of the time zone, than are there now."""
-    for part in _parts(alias):
-        stale = [schedule.pk for schedule in part if _is_stale(schedule)]
-        if stale:
-            ScheduleState.objects.using(alias).filter(pk__in=stale).update(wake_at=Clock())
-
-
-def _parts(alias: str) -> Iterator[list[Schedule]]:
     last = 0
-    rows = Schedule.objects.using(alias).filter(enabled=True, state__isnull=False).select_related("state")
-    while part := list(rows.filter(pk__gt=last).order_by("pk")[:CHUNK]):
-        yield part
+    states = ScheduleState.objects.using(alias).filter(schedule__enabled=True).order_by("pk")
+    while part := list(states.filter(pk__gt=last).only("timing", "zone_data", "error")[:CHUNK]):
+        schedules = rows.schedules(alias, [state.pk for state in part])
+        _wake(alias, [state.pk for state in part if _is_stale(schedules.get(state.pk), state)])
         last = part[-1].pk
 
 
-def _is_stale(schedule: Schedule) -> bool:
-    state = schedule.state
-    if not state.timing or state.error:
+def _is_stale(schedule: Schedule | Exception | None, state: ScheduleState) -> bool:
+    if not state.timing or state.error or not isinstance(schedule, Schedule):
         return False  # it is looked at anyway
     try:
         now = (definition.timing(schedule), definition.zone_data(schedule))
     except BadZone:
         return True
     return now != (state.timing, state.zone_data)
+
+
+def _wake(alias: str, ids: Sequence[int]) -> None:
+    states = ScheduleState.objects.using(alias)
+    with transaction.atomic(using=alias):
+        free = list(states.filter(pk__in=ids).select_for_update(skip_locked=True).values_list("pk", flat=True))
+        states.filter(pk__in=free).update(wake_at=Clock())
+    for pk in set(ids).difference(free):  # one by one: who waits with nothing in hand is in nobody's way
+        states.filter(pk=pk).update(wake_at=Clock())

@@ -35,8 +35,6 @@ class Scheduler:
         self._ending = False
         self._begun = False
         self._surveyed_at = 0.0
-        # Something is due within this wait, so that no look is needed before the tick.
-        self._expecting = False
         self._thread = threading.Thread()
         self.ready = threading.Event()
         self.refused = ""
@@ -93,25 +91,25 @@ class Scheduler:
         return self._link.check() or pause
 
     def _begin(self) -> None:
-        list(Schedule.objects.using(self._engine.alias)[:1])
-        list(ScheduleState.objects.using(self._engine.alias)[:1])
+        for model in (Schedule, ScheduleState):  # are the tables there, with all columns?
+            list(model.objects.using(self._engine.alias).filter(pk=0))
         sync(self._engine.alias)
-        self._add_missing()
+        self._catch_up()
         survey.recompute_stale(self._engine.alias)
         log.scheduler_started(Schedule.objects.using(self._engine.alias).count())
         self._begun = True
 
-    def _add_missing(self) -> None:
-        survey.add_missing(self._engine.alias)
+    def _catch_up(self) -> None:
+        survey.catch_up(self._engine.alias)
         self._surveyed_at = time.monotonic()
 
     def _tick(self) -> float:
         if time.monotonic() - self._surveyed_at > SURVEY_SECONDS:
-            self._add_missing()
-        ticked = tick.tick(self._engine, self._types, self._label) if self._expecting else tick.NOTHING
+            self._catch_up()
+        # Looked at first: a tick takes the lock of a whole SQLite database.
         due_in = tick.due_in(self._engine, self._types)
-        waits_for_others = self._expecting and not ticked.taken
-        self._expecting = due_in is not None and due_in <= LONGEST_WAIT
-        if due_in == 0 and waits_for_others:
-            return random.uniform(HELD_SECONDS, 2 * HELD_SECONDS)
-        return LONGEST_WAIT if due_in is None else min(due_in, LONGEST_WAIT)
+        if due_in is None or due_in > 0:
+            return LONGEST_WAIT if due_in is None else min(due_in, LONGEST_WAIT)
+        if tick.tick(self._engine, self._types, self._label).taken:
+            return 0.0
+        return random.uniform(HELD_SECONDS, 2 * HELD_SECONDS)
