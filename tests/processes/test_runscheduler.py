@@ -18,9 +18,10 @@ from django_jobs.models.schedule import Schedule, ScheduleState
 from example_project import postgres
 from tests.app.jobs import nothing
 from tests.harness import Command, Tree, wait_for
-from tests.processes.common import lines, on_postgresql, with_tables
+from tests.processes.common import lines, on_postgresql, on_sqlite, wait_seconds, with_tables
 from tests.processes.outages import LEASE, away, back, down
 from tests.proxy import Proxy
+from tests.threads import session
 
 pytestmark = pytest.mark.process
 SECOND = timedelta(seconds=1)
@@ -148,6 +149,26 @@ def test_of_several_each_slot_is_had_once_and_the_kill_of_one_leaves_no_gap(tree
         found = [*(deleted if name == names[1] else []), *slots(tree, name)]
         assert_each_second_once(found)
         assert (state(tree, name).fired, state(tree, name).missed) == (len(found), 0)
+
+
+@with_tables
+@on_sqlite
+def test_workers_wait_with_their_start_for_those_who_use_the_file(tree: Tree) -> None:
+    with session(tree.alias) as other:
+        connections[tree.alias].close()
+        other.sql("PRAGMA journal_mode = DELETE")
+        other.sql("BEGIN EXCLUSIVE")
+        workers = tree.start()
+        name = Path(connections[tree.alias].settings_dict["NAME"])
+        lock = name.with_name(f"{name.name}.runworkers")
+        wait_for(lambda: lock.exists() and lock.read_text() == str(workers.pid), what="it has the file")
+        wait_seconds(1.0)
+        workers.assert_runs()
+        other.sql("ROLLBACK")
+        workers.wait_until_ready()
+        other.sql("SELECT count(*) FROM django_jobs_job")  # only a read shows it to a connection that is older
+        assert other.sql("PRAGMA journal_mode") == [("wal",)]
+    assert workers.stop() == 0
 
 
 # What it cannot start with.
