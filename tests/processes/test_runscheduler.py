@@ -157,7 +157,7 @@ def test_workers_wait_with_their_start_for_those_who_use_the_file(tree: Tree) ->
     with session(tree.alias) as other:
         connections[tree.alias].close()
         other.sql("PRAGMA journal_mode = DELETE")
-        other.sql("BEGIN EXCLUSIVE")
+        other.sql("BEGIN IMMEDIATE")
         workers = tree.start()
         name = Path(connections[tree.alias].settings_dict["NAME"])
         lock = name.with_name(f"{name.name}.runworkers")
