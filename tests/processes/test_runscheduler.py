@@ -291,7 +291,7 @@ def test_a_server_that_does_not_answer_is_given_up_and_waited_for(
     with proxy.silence(lossy=True):
         wait_for(lambda: away(scheduler), what="it notices")
     wait_for_more(network, 3, timeout=10.0)
-    assert back(scheduler) == ["scheduler"]
+    wait_for(lambda: back(scheduler) == ["scheduler"], what="it is said once")
     with proxy.silence():
         wait_for(lambda: len(away(scheduler)) == 2, what="it notices")
         scheduler.signal(signal.SIGTERM)
