@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from dataclasses import fields
@@ -8,25 +9,36 @@ from types import ModuleType
 
 import pytest
 from django.core import mail
+from django.db import connections
 
-from django_jobs import registry
+from django_jobs import checks, registry, schedule
 from django_jobs.conf import Conf, conf
 from django_jobs.context import Context
 from django_jobs.engines.base import ClaimOrder, Done, Engine
 from django_jobs.models import Job
+from django_jobs.schedules import code
 from django_jobs.workers.runner import Runner
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S)
+
+
 def pasted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Return the README's code as the module of an app."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    (text,) = blocks("README.md", "python")
+    return run(text, "README.md", monkeypatch)
+
+
+def run(text: str, page: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(registry, "_types", dict(registry._types))
+    monkeypatch.setattr(code, "_schedules", {})
     module = ModuleType("pasted_jobs")
     monkeypatch.setitem(sys.modules, "pasted_jobs", module)
-    exec(compile(code, "README.md", "exec"), module.__dict__)  # as a reader would
+    exec(compile(text, page, "exec"), module.__dict__)  # as a reader would
     return module
 
 
@@ -52,6 +64,40 @@ def test_the_code_of_the_readme_works_as_pasted(engine: Engine, monkeypatch: pyt
     assert isinstance(ended, Done), ended.error
     assert ended == Done(claimed.run, '"attempt 1 reached ada@example.com"')
     assert [message.to for message in mail.outbox] == [["ada@example.com"]]
+
+
+@pytest.mark.parametrize(("page", "names"), [
+    ("README.md", ["pasted_jobs.remind"]),
+    ("docs/schedules.md", ["stock.nightly", "stock.often"]),
+])  # fmt: skip
+def test_the_schedules_of_the_pages_can_be_used(page: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = blocks(page, "python")
+    run(text, page, monkeypatch)
+    assert [found.name for found in code.schedules()] == names
+    assert checks.check_schedules(None) == checks.check_schedule_names(None) == []
+
+
+def test_every_option_of_a_schedule_is_documented_with_its_default() -> None:
+    page = (ROOT / "docs" / "schedules.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]*) \|$", page.partition("## Expressions")[0], re.M))
+    options = [item for item in inspect.signature(schedule).parameters.values() if item.kind is item.KEYWORD_ONLY]
+    assert list(documented) == [item.name for item in options]
+    # Where the default is what another place says, words say which.
+    said = {name: text.strip("`") for name, text in documented.items() if text.startswith("`")}
+    said.pop("missed_grace")
+    assert said == {item.name: repr(item.default).replace("'", '"') for item in options if item.name in said}
+    assert {item.default for item in options if item.name not in said} == {None, ""}
+
+
+@pytest.mark.django_db(databases="__all__")
+def test_the_statements_of_the_page_on_schedules_can_be_pasted(engine: Engine) -> None:
+    (text,) = blocks("docs/schedules.md", "sql")
+    statements = text.strip().removesuffix(";").split(";")
+    with connections[engine.alias].cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+            cursor.fetchall()
+    assert len(statements) == 3
 
 
 def test_every_setting_is_documented_and_every_documented_one_exists() -> None:

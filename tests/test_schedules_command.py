@@ -148,6 +148,15 @@ def test_what_was_broken_by_hand_is_a_row_with_the_reason_and_the_others_are_sho
 
 
 @alone
+def test_an_orphan_that_is_broken_as_well_is_a_row(engine: Engine) -> None:
+    make(engine, "a", "30 2 * * *")
+    sql(engine, "UPDATE django_jobs_schedule SET timezone = 'Mars', code = '{}' WHERE name = 'a'")
+    row = by_name()["a"]
+    assert (row["state"], row["next"], row["clock_changes"]) == ("orphaned", [], [])
+    assert row["reason"].endswith("so nothing is made.")
+
+
+@alone
 def test_an_error_of_the_scheduler_is_the_reason_on_one_line(engine: Engine) -> None:
     make(engine, "a", "30 2 * * *")
     alter(engine, "a", error="it failed\n  twice")

@@ -190,11 +190,11 @@ class SQLiteEngine(SQLiteStoring):
                 raw.execute("DELETE FROM django_jobs_job WHERE 0")
                 raw.execute("ROLLBACK")
         except (DatabaseError, sqlite3.Error) as error:
-            return _is_busy(error)
+            return is_busy(error)
         return True
 
 
-def _is_busy(error: Exception) -> bool:
+def is_busy(error: Exception) -> bool:
     """Tell whether another connection writes: then the file is there and can be written, only not by us now."""
     name = getattr(error, "sqlite_errorname", None) or getattr(error.__cause__, "sqlite_errorname", None) or ""
     return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))

@@ -15,6 +15,7 @@ from django.db import OperationalError, connections
 
 from django_jobs import log
 from django_jobs.engines import engine
+from django_jobs.engines.sqlite import is_busy
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.workers import posix
 from django_jobs.workers.connections import configure_connections, longest_wait
@@ -243,7 +244,20 @@ def _take_file(alias: str, wait: float) -> None:
                     "An SQLite database in memory cannot be shared with workers; give NAME a file."
                 )
             lock(Path(name), wait)
-            cursor.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(cursor, wait)
     except OperationalError as error:
         raise ConfigurationError(f"The SQLite database cannot be opened: {error}.") from error
     connections[alias].close()
+
+
+def _write_ahead(cursor: Any, wait: float) -> None:
+    # The change of the journal needs the file for a moment and, unlike other statements, does not wait for those that use it.
+    until = time.monotonic() + wait
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except OperationalError as error:
+            if not is_busy(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.05)  # nothing tells when they are done

@@ -27,9 +27,9 @@ def tries(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real = engine.prepare
 
-    def prepare(statement_timeout: float) -> None:
+    def prepare(statement_timeout: float, role: str = "") -> None:
         found.append("try")
-        real(statement_timeout)
+        real(statement_timeout, role)
 
     monkeypatch.setattr(engine, "prepare", prepare)
     monkeypatch.setattr(log, "_failures_said", {})

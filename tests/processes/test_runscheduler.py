@@ -18,9 +18,10 @@ from django_jobs.models.schedule import Schedule, ScheduleState
 from example_project import postgres
 from tests.app.jobs import nothing
 from tests.harness import Command, Tree, wait_for
-from tests.processes.common import lines, on_postgresql, with_tables
+from tests.processes.common import lines, on_postgresql, on_sqlite, wait_seconds, with_tables
 from tests.processes.outages import LEASE, away, back, down
 from tests.proxy import Proxy
+from tests.threads import session
 
 pytestmark = pytest.mark.process
 SECOND = timedelta(seconds=1)
@@ -134,6 +135,9 @@ def test_of_several_each_slot_is_had_once_and_the_kill_of_one_leaves_no_gap(tree
     for scheduler in schedulers:
         scheduler.wait_until_ready()
     wait_for_more(tree, 3, names[0])
+    # A slot whose job is deleted has had its job.
+    deleted = slots(tree, names[1])
+    Job.objects.using(tree.alias).filter(schedule=names[1], slot__lte=deleted[-1] + SECOND / 2).delete()
     os.kill(schedulers[0].pid, signal.SIGKILL)
     schedulers[0].process.wait()
     killed = time.monotonic()
@@ -142,8 +146,29 @@ def test_of_several_each_slot_is_had_once_and_the_kill_of_one_leaves_no_gap(tree
     wait_for_more(tree, 3, names[0])
     assert [schedulers[1].stop(), workers.stop()] == [0, 0]
     for name in names:
-        assert_each_second_once(slots(tree, name))
-        assert state(tree, name).missed == 0
+        found = [*(deleted if name == names[1] else []), *slots(tree, name)]
+        assert_each_second_once(found)
+        assert (state(tree, name).fired, state(tree, name).missed) == (len(found), 0)
+
+
+@with_tables
+@on_sqlite
+def test_workers_wait_with_their_start_for_those_who_use_the_file(tree: Tree) -> None:
+    with session(tree.alias) as other:
+        connections[tree.alias].close()
+        other.sql("PRAGMA journal_mode = DELETE")
+        other.sql("BEGIN IMMEDIATE")
+        workers = tree.start()
+        name = Path(connections[tree.alias].settings_dict["NAME"])
+        lock = name.with_name(f"{name.name}.runworkers")
+        wait_for(lambda: lock.exists() and lock.read_text() == str(workers.pid), what="it has the file")
+        wait_seconds(1.0)
+        workers.assert_runs()
+        other.sql("ROLLBACK")
+        workers.wait_until_ready()
+        other.sql("SELECT count(*) FROM django_jobs_job")  # only a read shows it to a connection that is older
+        assert other.sql("PRAGMA journal_mode") == [("wal",)]
+    assert workers.stop() == 0
 
 
 # What it cannot start with.
@@ -266,7 +291,7 @@ def test_a_server_that_does_not_answer_is_given_up_and_waited_for(
     with proxy.silence(lossy=True):
         wait_for(lambda: away(scheduler), what="it notices")
     wait_for_more(network, 3, timeout=10.0)
-    assert back(scheduler) == ["scheduler"]
+    wait_for(lambda: back(scheduler) == ["scheduler"], what="it is said once")
     with proxy.silence():
         wait_for(lambda: len(away(scheduler)) == 2, what="it notices")
         scheduler.signal(signal.SIGTERM)
