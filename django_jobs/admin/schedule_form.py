@@ -116,13 +116,13 @@ class ScheduleForm(_Form):
     args = ArgumentsField(
         list,
         'a JSON list, as [17, "mail"]',
-        label=_("positional arguments"),
+        label=_("Positional arguments"),
         help_text=_('A JSON list, as <code>[17, "mail"]</code>. Empty: none.'),
     )
     kwargs = ArgumentsField(
         dict,
         'a JSON object, as {"limit": 10}',
-        label=_("keyword arguments"),
+        label=_("Keyword arguments"),
         help_text=_('A JSON object, as <code>{"limit": 10}</code>. Empty: none.'),
     )
 
@@ -165,6 +165,9 @@ class ScheduleForm(_Form):
         super().__init__(*args, **kwargs)
         for name, value in parts(self.instance.payload).items():
             self.initial.setdefault(name, value)
+        if "timezone" in self.fields:
+            # Else Django sends the default along and takes that for what was stored.
+            self.fields["timezone"].show_hidden_initial = False
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data

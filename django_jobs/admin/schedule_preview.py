@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from django_jobs import durations, zones
 from django_jobs.admin import shown, zoned
-from django_jobs.admin.schedule_form import label
+from django_jobs.admin.schedule_form import ScheduleForm, label
 from django_jobs.engines import jobs_alias
 from django_jobs.models.clock import database_now
 from django_jobs.models.schedule import TIMING, Schedule
@@ -21,12 +21,16 @@ from django_jobs.schedules import firing, status
 from django_jobs.slots import Slot, Touched
 
 FIRES = 8
+_DAY = "D Y-m-d H:i"
 TEMPLATE = "admin/django_jobs/schedule/preview.html"
 
 
-def preview(schedule: Schedule, errors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the context of the preview; `errors` are those of a form, by field. Nothing is written."""
-    wrong = {name: [str(text) for text in texts] for name, texts in errors.items() if name in TIMING}
+def preview(form: ScheduleForm) -> dict[str, Any]:
+    """Return the context of the preview: what a form says, else what is stored. Nothing is written."""
+    schedule, errors = form.instance, form.errors if form.is_bound else {}
+    if all(name in form.fields and not form[name].value() for name in ("expression", "every")):
+        return {"empty": True}
+    wrong = {name: [str(text) for text in errors[name]] for name in TIMING if name in errors}
     if wrong:
         return {"errors": _labelled(wrong)}
     now = database_now(jobs_alias())
@@ -46,7 +50,9 @@ def preview(schedule: Schedule, errors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _labelled(errors: Mapping[str, list[str]]) -> list[tuple[str, str]]:
-    return [(capfirst(label(name)), " ".join(texts)) for name, texts in errors.items()]
+    found = [(capfirst(label(name)), " ".join(texts)) for name, texts in errors.items()]
+    # Some texts begin with what it is about.
+    return [("" if text.startswith(name) else name, text) for name, text in found]
 
 
 def _fire(slot: Slot, zone: tzinfo, now: datetime) -> dict[str, Any]:
@@ -73,7 +79,7 @@ def _change(change: zones.Change, touched: Touched) -> dict[str, Any]:
     at = change.at.astimezone(UTC).replace(tzinfo=None)
     before, after = at + change.before, at + change.after
     return {
-        "at": f"{formatted(before, 'D Y-m-d H:i')} → {after:%H:%M}",
+        "at": f"{formatted(before, _DAY)} → {formatted(after, _DAY if after.date() != before.date() else 'H:i')}",
         "direction": _direction(change),
         "effect": touched.effect,
         "word": _word(touched.effect),
@@ -103,11 +109,11 @@ def _readings(touched: Touched, after: datetime) -> str:
     if touched.count > len(touched.examples):
         times = _("%(times)s … (%(count)d in all)") % {"times": times, "count": touched.count}
     says = {
-        "moved": _("%(times)s does not come, and is run at %(after)s"),
-        "skipped": _("%(times)s does not come, and is not run"),
-        "doubled": _("%(times)s comes twice, and is run both times"),
-        "first only": _("%(times)s comes twice, and is run the first time"),
-        "second only": _("%(times)s comes twice, and is run the second time"),
+        "moved": _("%(times)s: run at %(after)s"),
+        "skipped": _("%(times)s: not run"),
+        "doubled": _("%(times)s: run both times"),
+        "first only": _("%(times)s: run the first time"),
+        "second only": _("%(times)s: run the second time"),
     }
     return says[touched.effect] % {"times": times, "after": f"{after:%H:%M}"}
 

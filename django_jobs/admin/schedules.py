@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -49,10 +50,26 @@ def _read_only(name: str) -> Callable[[Any, Schedule], str]:
     return found
 
 
+def _times(schedule: Schedule) -> str:
+    if schedule.every is None:
+        return format_html('<span class="dj-call">{}</span>', schedule.expression)
+    return _("every %s") % durations.spelled(schedule.every)
+
+
+def _time(schedule: Any, word: str, value: datetime | None, job: str = "") -> str:
+    at = None if value is None else from_row(value, schedule._state.db)
+    return format_html(
+        '<div class="dj-time"><span class="quiet dj-small">{}</span> {} <span class="dj-small">{}</span></div>',
+        word,
+        zoned.line(at, schedule.timezone, schedule.now),
+        job,
+    )
+
+
 @admin.register(Schedule)
 class ScheduleAdmin(ScheduleActsAdmin):
     form = ScheduleForm
-    list_display = ("name_", "when", "condition", "next_", "last")
+    list_display = ("what", "condition", "times")
     list_display_links = None
     list_filter = FILTERS
     ordering = ("name",)
@@ -79,22 +96,18 @@ class ScheduleAdmin(ScheduleActsAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": _("Schedules"), **(extra_context or {})})
 
-    @admin.display(description=gettext_lazy("name, and what it runs"), ordering="name")
-    def name_(self, schedule: Schedule) -> str:
+    @admin.display(description=gettext_lazy("name, what it runs, and when"), ordering="name")
+    def what(self, schedule: Schedule) -> str:
         return format_html(
-            '{}<div class="quiet dj-small">{}</div>',
+            '{}<div class="quiet dj-small">{}</div><div class="dj-times">{} <span class="quiet dj-small">{}</span></div>{}',
             shown.schedule_link(schedule.pk, schedule.name),
             shown.name(schedule.type) if schedule.type != schedule.name else _("the job of that name"),
+            _times(schedule),
+            schedule.timezone,
+            format_html('<div class="quiet dj-small">{}</div>', _("from the code"))
+            if schedule.code is not None
+            else "",
         )
-
-    @admin.display(description=gettext_lazy("when"))
-    def when(self, schedule: Schedule) -> str:
-        if schedule.every is not None:
-            what = _("every %s") % durations.spelled(schedule.every)
-        else:
-            what = format_html('<span class="dj-call">{}</span>', schedule.expression)
-        origin = format_html("<div>{}</div>", _("from the code")) if schedule.code is not None else ""
-        return format_html('{}<div class="quiet dj-small">{}{}</div>', what, schedule.timezone, origin)
 
     @admin.display(description=gettext_lazy("state"))
     def condition(self, schedule: Any) -> str:
@@ -102,26 +115,18 @@ class ScheduleAdmin(ScheduleActsAdmin):
         small = format_html('<div class="dj-reason" title="{}">{}</div>', reason, reason) if reason else ""
         return format_html("{}{}", badge(schedule.condition), small)
 
-    @admin.display(description=gettext_lazy("next"))
-    def next_(self, schedule: Any) -> str:
-        at = schedule.held and schedule.held.next_run_at
-        if not schedule.enabled or not at:
-            return shown.NOTHING
-        return zoned.cell(from_row(at, schedule._state.db), schedule.timezone, schedule.now)
-
-    @admin.display(description=gettext_lazy("last, and what was not run"))
-    def last(self, schedule: Any) -> str:
+    @admin.display(description=gettext_lazy("next and last"))
+    def times(self, schedule: Any) -> str:
         held = schedule.held
         if held is None:
             return shown.NOTHING
-        at = held.last_fired_slot and from_row(held.last_fired_slot, schedule._state.db)
         numbers = ((_("missed"), held.missed), (_("skipped"), held.skipped), (_("dropped"), held.dropped))
         counts = format_html_join(", ", "{} {}", ((word, f"{number:,}") for word, number in numbers if number))
-        job = shown.job_link(Job(pk=held.last_job)) if schedule.has_last_job else ""
+        job = format_html("{} {}", _("job"), shown.job_link(Job(pk=held.last_job))) if schedule.has_last_job else ""
         return format_html(
             "{}{}{}",
-            zoned.cell(at, schedule.timezone, schedule.now),
-            format_html('<div class="dj-small">{} {}</div>', _("job"), job) if job else "",
+            _time(schedule, _("next"), held.next_run_at if schedule.enabled else None),
+            _time(schedule, _("last"), held.last_fired_slot, job),
             format_html('<div class="dj-small dj-counts">{}</div>', counts) if counts else "",
         )
 
@@ -167,7 +172,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
         self, request: HttpRequest, context: dict[str, Any], add: Any = False, *args: Any, **kwargs: Any
     ) -> Any:
         form = context["adminform"].form
-        context["preview"] = schedule_preview.preview(form.instance, form.errors if form.is_bound else {})
+        context["preview"] = schedule_preview.preview(form)
         context["preview_after"] = WHEN
         if add:
             context |= {"title": _("Add a schedule"), "preview_url": reverse("admin:django_jobs_schedule_preview")}
@@ -210,8 +215,8 @@ class ScheduleAdmin(ScheduleActsAdmin):
             raise PermissionDenied
         schedule = self._asked_for(request, schedule_id)
         form = ScheduleForm(request.POST, instance=schedule)
-        context = schedule_preview.preview(form.instance, form.errors)
-        return HttpResponse(render_to_string(schedule_preview.TEMPLATE, {"preview": context}, request))
+        context = {"preview": schedule_preview.preview(form)}
+        return HttpResponse(render_to_string(schedule_preview.TEMPLATE, context, request))
 
     def _asked_for(self, request: HttpRequest, pk: int | None) -> Schedule | None:
         if pk is None:

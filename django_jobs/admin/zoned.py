@@ -23,38 +23,23 @@ def zone_or_none(key: str) -> tzinfo | None:
 def reading(at: datetime, zone: tzinfo) -> str:
     """Return what a zone's clock shows at an aware instant, with the day of the week."""
     local = at.astimezone(zone)
-    seconds = ":s" if local.second else ""
-    return f"{formatted(local, f'D Y-m-d H:i{seconds}')} {local.tzname()}"
+    return f"{formatted(local, f'D Y-m-d H:i{_seconds(local)}')} {local.tzname()}"
+
+
+def _seconds(local: datetime) -> str:
+    return ":s" if local.second else ""
 
 
 def yours(at: datetime, zone: tzinfo) -> str:
-    """Return what the viewer's clock shows, nothing where it shows the same as the zone's."""
-    viewer = timezone.get_current_timezone()
-    if at.astimezone(zone).replace(tzinfo=None) == at.astimezone(viewer).replace(tzinfo=None):
+    """Return what the viewer's clock shows, nothing where it shows the same as the zone's. The day is near enough."""
+    local = at.astimezone(timezone.get_current_timezone())
+    if at.astimezone(zone).replace(tzinfo=None) == local.replace(tzinfo=None):
         return ""
-    return reading(at, viewer)
-
-
-def cell(at: datetime | None, key: str, clock: datetime) -> str:
-    """Return an instant on both clocks and how far it is, one below the other; a zone not known here is left out."""
-    if at is None:
-        return shown.NOTHING
-    zone = zone_or_none(key) or timezone.get_current_timezone()
-    return format_html(
-        '<div class="nowrap">{}</div>{}<div class="quiet dj-small dj-when">{}</div>',
-        reading(at, zone),
-        for_you(at, zone),
-        shown.age(at, clock),
-    )
-
-
-def for_you(at: datetime, zone: tzinfo) -> str:
-    said = yours(at, zone)
-    return format_html('<div class="quiet dj-small nowrap">{} {}</div>', _("for you"), said) if said else ""
+    return f"{formatted(local, f'D H:i{_seconds(local)}')} {local.tzname()}"
 
 
 def line(at: datetime | None, key: str, clock: datetime) -> str:
-    """Return the same in one line."""
+    """Return an instant on both clocks and how far it is; a zone that is not known here is left out."""
     if at is None:
         return shown.NOTHING
     zone = zone_or_none(key) or timezone.get_current_timezone()

@@ -22,7 +22,8 @@ def overrides(schedule: Schedule) -> list[Override]:
     if not isinstance(says, dict):  # None, or put there by hand
         return []
     kept, names = as_json(schedule), overridden(schedule)
-    return [Override(name, kept[name], says[name]) for name in FIELDS if name in names and name in says]
+    found = [Override(name, kept[name], says[name]) for name in FIELDS if name in names and name in says]
+    return [item for item in found if item.kept != item.code]  # without what overrides another and is the same
 
 
 def take_back(schedule: Schedule) -> list[str]:

@@ -52,7 +52,8 @@ def make(site: Site, name: str = "nightly", **values: Any) -> Schedule:
 
 
 def fresh(schedule: Schedule) -> Schedule:
-    return Schedule.objects.using(schedule._state.db).get(pk=schedule.pk)
+    found: Schedule = Schedule.objects.using(schedule._state.db).get(pk=schedule.pk)
+    return found
 
 
 def write(schedule: Schedule, **values: Any) -> None:
@@ -74,7 +75,8 @@ def from_code(site: Site, monkeypatch: pytest.MonkeyPatch, name: str = "nightly"
     found = CodeSchedule(name=name, type=nothing.name, values={"expression": "30 2 * * *", **values}, place="here")
     monkeypatch.setattr(code, "_schedules", {**code._schedules, name: found})
     sync(site.alias)
-    return Schedule.objects.using(site.alias).get(name=name)
+    stored: Schedule = Schedule.objects.using(site.alias).get(name=name)
+    return stored
 
 
 def five(site: Site, monkeypatch: pytest.MonkeyPatch) -> dict[str, Schedule]:

@@ -68,11 +68,11 @@ def test_times_are_those_of_the_schedules_zone_and_of_the_viewers_unless_they_sh
     for schedule in (found, same):
         state(schedule, next_run_at=Now() + timedelta(hours=1), last_fired_slot=SLOT)
     berlin, utc = rows(site)
-    assert "Sun 2026-10-25 02:30 CEST for you Sun 2026-10-25 00:30 UTC" in berlin
+    assert "Sun 2026-10-25 02:30 CEST for you Sun 00:30 UTC" in berlin
     assert "Sun 2026-10-25 00:30 UTC" in utc
     assert "for you" not in utc
     with timezone.override("America/New_York"):
-        assert "Sun 2026-10-25 02:30 CEST for you Sat 2026-10-24 20:30 EDT" in rows(site)[0]
+        assert "Sun 2026-10-25 02:30 CEST for you Sat 20:30 EDT" in rows(site)[0]
 
 
 def test_intervals_counts_and_the_last_job_are_in_the_list(site: Site) -> None:
@@ -81,7 +81,8 @@ def test_intervals_counts_and_the_last_job_are_in_the_list(site: Site) -> None:
     state(found, last_job=job.pk, last_fired_slot=SLOT, missed=1234, dropped=5)
     (line,) = rows(site)
     assert "every 90 min UTC" in line
-    assert f"job {job.pk} missed 1,234, dropped 5" in line
+    assert "last Sun 2026-10-25 00:30 UTC (" in line
+    assert f" ago ) job {job.pk} missed 1,234, dropped 5" in line
     assert "skipped" not in line
     assert f'href="/admin/django_jobs/job/{job.pk}/change/"' in site.client.get(LIST).content.decode()
     job.delete()
@@ -257,7 +258,7 @@ def test_the_page_shows_the_state_row_and_the_jobs_of_the_latest_slots(site: Sit
         f'<a href="/admin/django_jobs/job/{job.pk}/change/">{job.pk}</a>' for job in jobs[:1:-1]
     ]
     read = text(answer)
-    assert "Last slot Sun 2026-10-25 02:30 CEST for you Sun 2026-10-25 00:30 UTC" in read
+    assert "Last slot Sun 2026-10-25 02:30 CEST for you Sun 00:30 UTC" in read
     assert "This slot waits until the job before it has ended." in read
     assert "web-1:77" in read
     assert "Missed 3 slots that no scheduler came to in time" in read
@@ -328,7 +329,7 @@ def test_without_time_zones_in_django_all_pages_are_there(site: Site, monkeypatc
     state(found["ok"], last_slot=Now(), last_fired_slot=Now(), last_fired_at=Now(), looked_at=Now(), last_job=1)
     ok = rows(site)[0]
     assert "in 5 h" in ok
-    assert "0.0 s ago" in ok
+    assert " s ago )" in ok
     for schedule in found.values():
         assert "What it is going to do" in text(page(site, schedule))
     assert site.client.get(ADD).status_code == 200
