@@ -105,10 +105,12 @@ class ScheduleActsAdmin(WhyAdmin):
             try:
                 record, text = _ACTS[act](schedule)
             except JobsError as error:
-                raise Refused(_("%(name)s was not run. %(error)s") % {"name": schedule, "error": error}) from None
+                raise Refused(
+                    _("Schedule %(name)s was not run. %(error)s") % {"name": schedule, "error": error}
+                ) from None
             except ValidationError as error:
                 raise Refused(
-                    _("%(name)s stays as it is. %(error)s") % {"name": schedule, "error": said(error)}
+                    _("Schedule %(name)s stays as it is. %(error)s") % {"name": schedule, "error": said(error)}
                 ) from None
             self.log_change(request, schedule, f"{record}: {why}" if why else f"{record}.")
         return text
@@ -116,16 +118,16 @@ class ScheduleActsAdmin(WhyAdmin):
 
 def _pause(schedule: Schedule) -> tuple[str, str]:
     if not schedule.enabled:
-        raise NothingToDo(_("%s is paused already.") % schedule)
+        raise NothingToDo(_("Schedule %s is paused already.") % schedule)
     schedule.pause()
-    return _("Paused"), _("%s was paused.") % schedule
+    return _("Paused"), _("Schedule %s was paused.") % schedule
 
 
 def _resume(schedule: Schedule) -> tuple[str, str]:
     if schedule.enabled:
-        raise NothingToDo(_("%s is not paused.") % schedule)
+        raise NothingToDo(_("Schedule %s is not paused.") % schedule)
     schedule.resume()
-    return _("Resumed"), _("%s was resumed; it makes jobs for the slots from now on.") % schedule
+    return _("Resumed"), _("Schedule %s was resumed; it makes jobs for the slots from now on.") % schedule
 
 
 def _run(schedule: Schedule) -> tuple[str, str]:
@@ -136,9 +138,11 @@ def _run(schedule: Schedule) -> tuple[str, str]:
 def _as_code(schedule: Schedule) -> tuple[str, str]:
     fields = take_back(schedule)
     if not fields:
-        raise NothingToDo(_("%s is as the code says.") % schedule)
+        raise NothingToDo(_("Schedule %s is as the code says.") % schedule)
     names = ", ".join(label(name) for name in fields)
-    return _("Taken back to what the code says (%s)") % names, _("%(name)s is as the code says again: %(fields)s.") % {
+    return _("Taken back to what the code says (%s)") % names, _(
+        "Schedule %(name)s is as the code says again: %(fields)s."
+    ) % {
         "name": schedule,
         "fields": names,
     }

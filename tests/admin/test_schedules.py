@@ -126,12 +126,12 @@ def test_a_schedule_is_paused_and_resumed_with_a_record_of_why(site: Site, where
     def do(name: str, why: str) -> Any:
         return act(site, name, found, why=why) if where == "page" else act_on_list(site, name, found, why=why)
 
-    assert messages(do("pause", "the printer is out of paper")) == ["nightly was paused."]
+    assert messages(do("pause", "the printer is out of paper")) == ["Schedule nightly was paused."]
     assert fresh(found).enabled is False
-    assert messages(do("pause", "")) == ["nightly is paused already."]
-    assert messages(do("resume", "")) == ["nightly was resumed; it makes jobs for the slots from now on."]
+    assert messages(do("pause", "")) == ["Schedule nightly is paused already."]
+    assert messages(do("resume", "")) == ["Schedule nightly was resumed; it makes jobs for the slots from now on."]
     assert fresh(found).enabled is True
-    assert messages(do("resume", "")) == ["nightly is not paused."]
+    assert messages(do("resume", "")) == ["Schedule nightly is not paused."]
     expected = ["Paused: the printer is out of paper", "Resumed."]
     assert site.log() == [(str(found.pk), site.user, said) for said in expected]
 
@@ -154,7 +154,9 @@ def test_what_cannot_be_run_says_so_and_its_neighbours_run(site: Site) -> None:
     write(gone, type="shop.gone")
     answer = act_on_list(site, "run", gone, good)
     refused, made = messages(answer)
-    assert refused.startswith(f"{MARKUP} was not run. type is 'shop.gone', and no job of that name is known here")
+    assert refused.startswith(
+        f"Schedule {MARKUP} was not run. type is 'shop.gone', and no job of that name is known here"
+    )
     assert "of good was made" in made
     assert MARKUP not in answer.content.decode()
     assert [job.schedule for job in Job.objects.using(site.alias)] == ["good"]
@@ -276,7 +278,7 @@ def test_what_is_kept_otherwise_than_the_code_says_is_shown_and_taken_back(
     found = from_code(site, monkeypatch, timezone="Europe/Berlin", spread=300.0)
     assert "It comes from the code." in text(page(site, found))
     assert 'id="overrides"' not in page(site, found).content.decode()
-    assert messages(act(site, "as_code", found)) == ["nightly is as the code says."]
+    assert messages(act(site, "as_code", found)) == ["Schedule nightly is as the code says."]
     save(site, found, expression="", every="90m", spread="10m", enabled="")
     read = text(page(site, found))
     assert "Cron expression – 30 2 * * *" in read  # noqa: RUF001 - nothing, as the pages show it
@@ -284,7 +286,9 @@ def test_what_is_kept_otherwise_than_the_code_says_is_shown_and_taken_back(
     assert "Spread over 10m 5m" in read
     assert "Enabled no yes" in read
     answer = act(site, "as_code", found, why="a mistake")
-    assert messages(answer) == ["nightly is as the code says again: cron expression, every, spread over, enabled."]
+    assert messages(answer) == [
+        "Schedule nightly is as the code says again: cron expression, every, spread over, enabled."
+    ]
     now = fresh(found)
     assert (now.expression, now.every, now.spread, now.enabled) == ("30 2 * * *", None, timedelta(minutes=5), True)
     assert 'id="overrides"' not in answer.content.decode()
@@ -294,7 +298,9 @@ def test_what_is_kept_otherwise_than_the_code_says_is_shown_and_taken_back(
 def test_what_the_code_said_and_cannot_be_used_is_not_taken_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     found = from_code(site, monkeypatch)
     write(found, code='{"timezone": "Mars"}')
-    assert messages(act(site, "as_code", found))[0].startswith("nightly stays as it is. timezone: Time zone 'Mars'")
+    assert messages(act(site, "as_code", found))[0].startswith(
+        "Schedule nightly stays as it is. timezone: Time zone 'Mars'"
+    )
     write(found, code="[5]")
     assert "It comes from the code." in text(page(site, found))
 
@@ -323,12 +329,13 @@ def test_markup_in_a_row_is_shown_and_never_run(site: Site, monkeypatch: pytest.
         assert "&lt;script&gt;" in answer.content.decode(), address
 
 
-@override_settings(USE_TZ=False)
+@override_settings(USE_TZ=False, TIME_ZONE="Asia/Tokyo")
 def test_without_time_zones_in_django_all_pages_are_there(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     found = five(site, monkeypatch)
     state(found["ok"], last_slot=Now(), last_fired_slot=Now(), last_fired_at=Now(), looked_at=Now(), last_job=1)
     ok = rows(site)[0]
-    assert "in 5 h" in ok
+    assert "JST ( in 5 h )" in ok
+    assert "for you" not in ok
     assert " s ago )" in ok
     for schedule in found.values():
         assert "What it is going to do" in text(page(site, schedule))
