@@ -48,7 +48,7 @@ def test_the_preview_is_that_of_the_form_and_writes_nothing(site: Site) -> None:
         for address in (PREVIEW, f"{page_of(found)[:-7]}preview/"):
             answer = site.client.post(address, BLANK | {"expression": "7 11 * * *", "timezone": "Asia/Tokyo"})
             assert "11:07 JST" in text(answer)
-    assert {item["sql"].split()[0] for item in asked} == {"SELECT", "SAVEPOINT", "RELEASE"}
+    assert {item["sql"].split()[0] for item in asked} - {"SAVEPOINT", "RELEASE"} == {"SELECT"}
     after = [list(rows.using(site.alias).values()) for rows in (Schedule.objects, ScheduleState.objects, Job.objects)]
     assert after == before
 
