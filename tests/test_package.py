@@ -33,7 +33,7 @@ PACKAGE = ROOT / "django_jobs"
 # A line may import from the lines above it and, where it is a package, from itself.
 LAYERS = [
     ["exceptions"],
-    ["cron", "zones"],
+    ["cron", "zones", "durations"],
     ["slots"],
     ["outcomes", "backoff", "payload"],
     ["conf", "context"],

@@ -14,7 +14,7 @@ from django_jobs.models.schedule import Schedule
 from django_jobs.schedules import code, sync
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone
-from tests.schedules import declare, release
+from tests.releases import declare, release
 
 pytestmark = pytest.mark.fast
 

@@ -20,7 +20,7 @@ from django_jobs.schedules import status, sync, tick
 from django_jobs.schedules.sync import overridden
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone, beside_others, clock, on_postgresql
-from tests.schedules import release
+from tests.releases import release
 from tests.threads import together
 
 NIGHTLY: dict[str, Any] = {"expression": "30 2 * * *", "timezone": "Europe/Berlin"}

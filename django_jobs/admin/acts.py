@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
-from django.contrib.auth import get_permission_codename
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
@@ -20,21 +18,16 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_jobs.admin import beside
-from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.listing import HEAVY
 from django_jobs.admin.shown import badge, name
+from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
 from django_jobs.models import Job
 from django_jobs.queue import operate
 
-WHY_LIMIT = 300
 REFUSALS_SHOWN = 10
 REQUEUED, CANCELLED, ASKED = "requeued", "cancelled", "asked"
-
-
-class WhyForm(ActionForm):
-    why = forms.CharField(label=gettext_lazy("Why:"), required=False, max_length=WHY_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +39,16 @@ class Asked:
     why: str
 
 
-class ActsAdmin(QueueAdmin):
+class ActsAdmin(WhyAdmin):
     actions = ["requeue", "cancel"]
-    action_form = WhyForm
 
     def has_requeue_permission(self, request: HttpRequest) -> bool:
-        return self._may(request, "requeue")
+        return self.may(request, "requeue")
 
     def has_cancel_permission(self, request: HttpRequest) -> bool:
-        return self._may(request, "cancel")
-
-    def _may(self, request: HttpRequest, act: str) -> bool:
-        codename = get_permission_codename(act, self.opts)
-        return request.user.has_perm(f"{self.opts.app_label}.{codename}") and self.has_view_permission(request)
+        return self.may(request, "cancel")
 
     # On the list.
-
-    def response_action(
-        self, request: HttpRequest, queryset: QuerySet[Job], *args: Any, **kwargs: Any
-    ) -> HttpResponse | None:
-        try:
-            WhyForm.base_fields["why"].clean(request.POST.get("why", ""))
-        except ValidationError as error:  # Django would say of any fault of the form that no action was selected
-            messages.error(request, f"{_('Why:')} {' '.join(error.messages)}")
-            return None
-        return super().response_action(request, queryset, *args, **kwargs)
 
     @admin.action(description=gettext_lazy("Requeue selected %(verbose_name_plural)s"), permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
@@ -91,7 +69,7 @@ class ActsAdmin(QueueAdmin):
         if request.POST.get("select_across", "0") not in ("", "0"):
             messages.error(request, _("Tick the jobs: what a filter finds may be millions, and changes meanwhile."))
             return None
-        return Asked(act, _numbers(request.POST.getlist(ACTION_CHECKBOX_NAME)), _why(request))
+        return Asked(act, _numbers(request.POST.getlist(ACTION_CHECKBOX_NAME)), why_of(request))
 
     # On a job's page.
 
@@ -103,10 +81,10 @@ class ActsAdmin(QueueAdmin):
         return [at("requeue"), at("cancel"), *super().get_urls()]
 
     def act_view(self, request: HttpRequest, job_id: int, act: str) -> HttpResponse:
-        if not self._may(request, act):
+        if not self.may(request, act):
             raise PermissionDenied
         page = reverse("admin:django_jobs_job_change", args=[job_id])
-        asked = Asked(act, [job_id], _why(request))
+        asked = Asked(act, [job_id], why_of(request))
         if act == "cancel" and "confirmed" not in request.POST:
             return self._confirmation(request, asked, back=page)
         if request.method != "POST":
@@ -169,10 +147,6 @@ class ActsAdmin(QueueAdmin):
 
 def _numbers(texts: Iterable[str]) -> list[int]:
     return sorted({int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 20})
-
-
-def _why(request: HttpRequest) -> str:
-    return request.POST.get("why", "").replace("\x00", "").strip()[:WHY_LIMIT]
 
 
 def _recorded(outcome: str, why: str) -> str:

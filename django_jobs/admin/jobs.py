@@ -17,11 +17,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import registry
-from django_jobs.admin import beside, shown
-from django_jobs.admin.acts import WHY_LIMIT, ActsAdmin
+from django_jobs.admin import beside, shown, zoned
+from django_jobs.admin.acts import ActsAdmin
 from django_jobs.admin.filters import NEWEST, ORDERS, QueueFilter, StateFilter, TypeFilter
 from django_jobs.admin.listing import LOOK_BACK, JobChangeList, search
+from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.models import Job, Worker
+from django_jobs.models.clock import from_row
+from django_jobs.models.schedule import Schedule
 
 ARGUMENTS_APART = 50
 FILTERED = {StateFilter.parameter_name, QueueFilter.parameter_name, TypeFilter.parameter_name}
@@ -144,7 +147,7 @@ def _facts(job: Any) -> Iterator[tuple[str, Any]]:
         key = (job.idempotency_key, job.get_key_holds_display())
         yield _("idempotency key"), format_html('{} <span class="quiet">({})</span>', *key)
     if job.schedule:
-        yield _("schedule"), job.schedule
+        yield _("schedule"), _schedule(job)
     if job.locked_by:
         yield _("worker"), _holder(job)
     if job.parked:
@@ -167,6 +170,19 @@ def _type(job: Job) -> str:
     if registry.find(job.type) is None:
         return format_html('{} <span class="quiet">({})</span>', link, _("not known to this web process"))
     return link
+
+
+def _schedule(job: Any) -> str:
+    """Return the schedule, as a link while it is there, with the slot by its clock."""
+    found = Schedule.objects.using(job._state.db).filter(name=job.schedule).only("pk", "timezone").first()
+    if found is None:
+        return format_html('{} <span class="quiet">({})</span>', job.schedule, _("gone"))
+    link = shown.schedule_link(found.pk, job.schedule)
+    zone = zoned.zone_or_none(found.timezone)
+    if job.slot is None or zone is None:
+        return link
+    slot = zoned.reading(from_row(job.slot, job._state.db), zone)
+    return format_html('{} <span class="quiet">({} {})</span>', link, _("slot"), slot)
 
 
 def _list_of(**filters: str) -> str:

@@ -184,3 +184,7 @@ def worker_link(worker: Worker) -> str:
 
 def job_link(job: Job) -> str:
     return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_job_change", args=[job.pk]), job.pk)
+
+
+def schedule_link(pk: int, text: str) -> str:
+    return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_schedule_change", args=[pk]), name(text))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -14,7 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, SystemCheckError
 from django.utils import timezone
 
-from django_jobs import log, options, report_schedules
+from django_jobs import durations, log, options, report_schedules
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models.schedule import Schedule
 from django_jobs.outcomes import LONGEST_DELAY
@@ -22,7 +21,6 @@ from django_jobs.queue.choose import Choice
 from django_jobs.zones import BadZone, zone
 
 BIGGEST_ID = 2**63 - 1
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def refuse(said: str) -> NoReturn:
@@ -75,12 +73,9 @@ def limit(value: str | None) -> int | None:
 def duration(value: str | None, name: str) -> float | None:
     if value is None:
         return None
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([smhd]?)", value, re.ASCII)
-    seconds = float(found[1]) * UNITS[found[2]] if found else 0.0
+    seconds = durations.seconds(value) or 0.0
     if not 0 < seconds <= LONGEST_DELAY:
-        refuse(
-            f"{name} is {value[:80]!r}; give seconds, or a number with s, m, h or d, as 90, 30m or 7d (ten years at most)."
-        )
+        refuse(f"{name} is {value[:80]!r}; give {durations.WORDS} (ten years at most).")
     return seconds
 
 

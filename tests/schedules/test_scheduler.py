@@ -12,6 +12,7 @@ from django_jobs.conf import conf
 from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.schedules import tick as ticks
 from django_jobs.workers import scheduler as schedulers
+from django_jobs.workers.outage import Outage
 from django_jobs.workers.scheduler import HELD_SECONDS, LONGEST_WAIT, Scheduler
 from tests.app.jobs import nothing
 from tests.engines.common import beside_others, on_postgresql, on_sqlite, sql
@@ -30,7 +31,7 @@ pytestmark = [beside_others, pytest.mark.contract]
 
 @pytest.fixture
 def scheduler(engine: Engine) -> Scheduler:
-    return Scheduler(engine, conf())
+    return Scheduler(engine, conf(), Outage("scheduler", conf().lease))
 
 
 @pytest.fixture

@@ -1,0 +1,161 @@
+"""Pause, resume, run now and take back, on the list and on a schedule's page, each recorded with its why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_jobs.admin import shown
+from django_jobs.admin.schedule_form import label
+from django_jobs.admin.why import WhyAdmin, why_of
+from django_jobs.engines import jobs_alias
+from django_jobs.exceptions import JobsError
+from django_jobs.models.schedule import Schedule
+from django_jobs.schedules.overrides import take_back
+from django_jobs.schedules.sync import said
+
+ACTS = ("pause", "resume", "run", "as_code")
+PK_LIMIT = 2**63
+
+
+class NothingToDo(Exception):
+    """A schedule is as it was asked to be, and that is said."""
+
+
+class Refused(Exception):
+    """An act cannot be done, with the reason."""
+
+
+class ScheduleActsAdmin(WhyAdmin):
+    actions = ["pause", "resume", "run"]
+
+    def has_run_permission(self, request: HttpRequest) -> bool:
+        return self.may(request, "run")
+
+    def may_act(self, request: HttpRequest, act: str) -> bool:
+        return self.has_run_permission(request) if act == "run" else self.has_change_permission(request)
+
+    # On the list.
+
+    @admin.action(description=gettext_lazy("Pause selected %(verbose_name_plural)s"), permissions=["change"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        self._on_list(request, "pause")
+
+    @admin.action(description=gettext_lazy("Resume selected %(verbose_name_plural)s"), permissions=["change"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        self._on_list(request, "resume")
+
+    @admin.action(description=gettext_lazy("Run selected %(verbose_name_plural)s now"), permissions=["run"])
+    def run(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        self._on_list(request, "run")
+
+    def _on_list(self, request: HttpRequest, act: str) -> None:
+        """Take the rows as they were ticked: by now some may be in another state than the list is filtered for."""
+        if request.POST.get("select_across", "0") not in ("", "0"):
+            messages.error(request, _("Tick the schedules: what a filter finds may be very many."))
+            return
+        self._carry_out(request, act, _numbers(request.POST.getlist(ACTION_CHECKBOX_NAME)))
+
+    # On a schedule's page.
+
+    def get_urls(self) -> list[URLPattern]:
+        def at(act: str) -> URLPattern:
+            view = self.admin_site.admin_view(self.act_view)
+            return path(f"<int:schedule_id>/{act}/", view, {"act": act}, name=f"django_jobs_schedule_{act}")
+
+        return [*(at(act) for act in ACTS), *super().get_urls()]
+
+    def act_view(self, request: HttpRequest, schedule_id: int, act: str) -> HttpResponse:
+        if not self.may_act(request, act):
+            raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        self._carry_out(request, act, _numbers([str(schedule_id)]))
+        return HttpResponseRedirect(reverse("admin:django_jobs_schedule_change", args=[schedule_id]))
+
+    # Both.
+
+    def _carry_out(self, request: HttpRequest, act: str, ids: list[int]) -> None:
+        """Do it to one schedule after the other, and say of each what became of it."""
+        why = why_of(request)
+        for pk in ids:
+            try:
+                messages.success(request, self._act(request, act, pk, why))
+            except NothingToDo as error:
+                messages.info(request, str(error))
+            except Refused as error:
+                messages.error(request, str(error))
+
+    def _act(self, request: HttpRequest, act: str, pk: int, why: str) -> str:
+        """Act upon one schedule; where they share a database, its record in the log becomes true with the act."""
+        with transaction.atomic(using=jobs_alias()):
+            schedule = Schedule.objects.using(jobs_alias()).select_for_update().filter(pk=pk).first()
+            if schedule is None:
+                raise NothingToDo(_("There is no schedule %d.") % pk)
+            try:
+                record, text = _ACTS[act](schedule)
+            except JobsError as error:
+                raise Refused(
+                    _("Schedule %(name)s was not run. %(error)s") % {"name": schedule, "error": error}
+                ) from None
+            except ValidationError as error:
+                raise Refused(
+                    _("Schedule %(name)s stays as it is. %(error)s") % {"name": schedule, "error": said(error)}
+                ) from None
+            self.log_change(request, schedule, f"{record}: {why}" if why else f"{record}.")
+        return text
+
+
+def _pause(schedule: Schedule) -> tuple[str, str]:
+    if not schedule.enabled:
+        raise NothingToDo(_("Schedule %s is paused already.") % schedule)
+    schedule.pause()
+    return _("Paused"), _("Schedule %s was paused.") % schedule
+
+
+def _resume(schedule: Schedule) -> tuple[str, str]:
+    if schedule.enabled:
+        raise NothingToDo(_("Schedule %s is not paused.") % schedule)
+    schedule.resume()
+    return _("Resumed"), _("Schedule %s was resumed; it makes jobs for the slots from now on.") % schedule
+
+
+def _run(schedule: Schedule) -> tuple[str, str]:
+    job = schedule.run_now()
+    return _("Ran now, as job %d") % job.pk, format_html(_("Job {} of {} was made."), shown.job_link(job), schedule)
+
+
+def _as_code(schedule: Schedule) -> tuple[str, str]:
+    fields = take_back(schedule)
+    if not fields:
+        raise NothingToDo(_("Schedule %s is as the code says.") % schedule)
+    names = ", ".join(label(name) for name in fields)
+    return _("Taken back to what the code says (%s)") % names, _(
+        "Schedule %(name)s is as the code says again: %(fields)s."
+    ) % {
+        "name": schedule,
+        "fields": names,
+    }
+
+
+_ACTS: dict[str, Callable[[Schedule], tuple[str, str]]] = {
+    "pause": _pause,
+    "resume": _resume,
+    "run": _run,
+    "as_code": _as_code,
+}
+
+
+def _numbers(texts: Iterable[str]) -> list[int]:
+    found = {int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 20}
+    return sorted(number for number in found if number < PK_LIMIT)

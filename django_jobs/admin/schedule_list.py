@@ -1,0 +1,83 @@
+"""The list of schedules: what it can be narrowed to, and what it shows beside the rows, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.admin.filters import TypeFilter
+from django_jobs.engines import jobs_alias
+from django_jobs.models import Job
+from django_jobs.models.clock import from_row
+from django_jobs.models.schedule import Schedule
+from django_jobs.schedules import status
+
+LABELS = {
+    "ok": _("ok"),
+    "overdue": _("overdue"),
+    "paused": _("paused"),
+    "broken": _("broken"),
+    "orphaned": _("orphaned"),
+}
+
+
+class EnabledFilter(admin.SimpleListFilter):
+    title = _("state")
+    parameter_name = "enabled"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("yes", _("enabled")), ("no", _("paused"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> QuerySet[Schedule]:
+        if not self.value():
+            return queryset
+        return queryset.filter(enabled=self.value() == "yes")
+
+
+class CodeFilter(admin.SimpleListFilter):
+    title = _("origin")
+    parameter_name = "code"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("yes", _("from the code")), ("no", _("made by people"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> QuerySet[Schedule]:
+        if not self.value():
+            return queryset
+        return queryset.filter(code__isnull=self.value() != "yes")
+
+
+FILTERS = (EnabledFilter, CodeFilter, TypeFilter)
+FILTERED = {str(found.parameter_name) for found in FILTERS}
+
+
+class ScheduleChangeList(ChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = with_condition(self.result_list)
+        self.full_result_count = self.result_count  # else the search says a number that may be the limit
+
+
+def with_condition(schedules: Iterable[Any]) -> list[Any]:
+    """Return the schedules, each with `now`, its `condition`, its state row as `held` and whether its last job is there."""
+    found = list(schedules)
+    for schedule in found:
+        schedule.now = from_row(schedule.clock, schedule._state.db)
+        schedule.condition = status.condition(schedule, schedule.now)
+        schedule.held = getattr(schedule, "state", None)
+    ids = [schedule.held.last_job for schedule in found if schedule.held and schedule.held.last_job]
+    there = set(Job.objects.using(jobs_alias()).filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
+    for schedule in found:
+        schedule.has_last_job = bool(schedule.held) and schedule.held.last_job in there
+    return found
+
+
+def badge(condition: status.Condition) -> str:
+    return format_html('<span class="dj-state dj-state-{}">{}</span>', condition.state, LABELS[condition.state])
