@@ -8,11 +8,20 @@ import pytest
 from django_jobs import engines
 from django_jobs.engines import engine as engine_of
 from django_jobs.engines.base import Engine
+from django_jobs.schedules import code
 from tests import router
 from tests.harness import Tree
 from tests.threads import Session, session
 
+SHOPS_SCHEDULES = dict(code._schedules)
 ALIASES = {"postgresql": "default", "sqlite": "lite"}
+
+
+@pytest.fixture(autouse=True)
+def schedules_of_the_code(monkeypatch: pytest.MonkeyPatch) -> dict[str, code.CodeSchedule]:
+    """Leave out the schedules of the example's jobs; return them for those who ask."""
+    monkeypatch.setattr(code, "_schedules", {})
+    return SHOPS_SCHEDULES
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])

@@ -81,7 +81,10 @@ def test_the_jobs_storage_can_remove_what_is_left(tmp_path: Path, settings: Any)
 
 
 @pytest.mark.django_db
-def test_the_schedules_of_the_shop_are_stored_as_the_code_says() -> None:
+def test_the_schedules_of_the_shop_are_stored_as_the_code_says(
+    schedules_of_the_code: dict[str, code.CodeSchedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "_schedules", schedules_of_the_code)
     sync("default")
     ours = Schedule.objects.filter(type__startswith="shop.")
     assert {found.name: found.expression or found.every for found in ours} == {
