@@ -12,12 +12,13 @@ from django.core.exceptions import ValidationError
 from django_jobs.engines import jobs_alias
 from django_jobs.models.clock import database_now, from_row
 from django_jobs.models.schedule import Schedule, ScheduleState
-from django_jobs.schedules import status
+from django_jobs.schedules import rows, status
 from django_jobs.schedules.sync import overridden
 from django_jobs.slots import Touched
 from django_jobs.zones import BadZone, Change, shifted, zone
 
 COUNTS = ("fired", "missed", "skipped", "dropped")
+CHUNK = 1_000
 # Of those nothing is made.
 IDLE = ("paused", "broken")
 
@@ -33,18 +34,28 @@ def schedules(
     """Return schedules by name, at most `limit`, each with its next `count` slots, in its own zone unless told another."""
     alias = jobs_alias()
     now = database_now(alias)
-    rows = Schedule.objects.using(alias).select_related("state").order_by("name")
-    if ids is not None:
-        rows = rows.filter(pk__in=ids)
     found: list[dict[str, Any]] = []
-    for schedule in rows.iterator(chunk_size=1_000):
-        condition = status.condition(schedule, now)
+    for name, schedule in _read(alias, ids):
+        broken = isinstance(schedule, Exception)
+        condition = status.Condition("broken", str(schedule)) if broken else status.condition(schedule, now)
         if state not in (None, condition.state):
             continue
         if len(found) == limit:
             break
-        found.append(_row(schedule, condition, now, count, shown_in))
+        found.append(_unreadable(name, condition) if broken else _row(schedule, condition, now, count, shown_in))
     return found
+
+
+def _read(alias: str, ids: Sequence[int] | None) -> Iterator[tuple[str, Any]]:
+    """Yield names and schedules by name; the error instead of one whose row cannot even be read."""
+    chosen = Schedule.objects.using(alias).order_by("name")
+    if ids is not None:
+        chosen = chosen.filter(pk__in=ids)
+    names = list(chosen.values_list("pk", "name"))
+    for start in range(0, len(names), CHUNK):
+        part = names[start : start + CHUNK]
+        found = rows.schedules(alias, [pk for pk, _name in part], "state")
+        yield from ((name, found[pk]) for pk, name in part if pk in found)
 
 
 def named(names: Sequence[str]) -> dict[str, Schedule]:
@@ -76,6 +87,14 @@ def _row(
         "overridden": overridden(schedule),
         "clock_changes": [] if preview is None else list(_changes(schedule, preview)),
     }
+
+
+def _unreadable(name: str, condition: status.Condition) -> dict[str, Any]:
+    texts = dict.fromkeys(("type", "expression", "timezone"), "")
+    nothing = dict.fromkeys(("every", "last_slot", "last_job"))
+    lists: dict[str, list[Any]] = {"next": [], "overridden": [], "clock_changes": []}
+    counts = dict.fromkeys(COUNTS, 0)
+    return {"name": name, "state": condition.state, "reason": condition.reason, **texts, **nothing, **lists, **counts}
 
 
 def _preview(schedule: Schedule, now: datetime, count: int) -> status.Preview | None:

@@ -27,7 +27,7 @@ AMBIGUOUS: tuple[Ambiguous, ...] = ("first", "second", "both")
 # No change of an offset is larger: from 14 hours behind UTC to 14 hours ahead.
 _LARGEST_CHANGE = timedelta(hours=28)
 # An expression whose every reading falls into a gap is given up after so many years without a slot.
-_FRUITLESS = 100
+_FRUITLESS = 60
 _MINUTE = timedelta(minutes=1)
 _EXAMPLES = 5
 

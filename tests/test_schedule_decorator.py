@@ -108,14 +108,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "expression: Give a cron expression"),
     ({"expression": "61 * * * *"}, "expression: Cron expression '61 * * * *'"),
     ({"expression": "0 0 30 2 *"}, "expression: Cron expression '0 0 30 2 *': day 30 never comes"),
+    ({"expression": "30 2 * 3 0#2", "timezone": "America/New_York", "nonexistent": "skip"},
+     "expression is '30 2 * 3 0#2', and in America/New_York the clock jumps over all of its times"),
     ({"expression": 5}, "expression: Cron expression 5"),
     ({"expression": ["* * * * *"]}, "expression: Cron expression ['* * * * *']"),
     ({"expression": "* * * * *", "every": 60}, "every: Give a cron expression or an interval, and not both."),
-    ({"every": 0}, "every: every is datetime.timedelta(0); give a timedelta, or seconds, from 1 s to ten years."),
-    ({"every": "60"}, "every: every is '60'; give a timedelta, or seconds, from 1 s to ten years."),
-    ({"every": True}, "every: every is True; give a timedelta"),
-    ({"every": float("nan")}, "every: every is nan; give a timedelta"),
-    ({"every": 1e300}, "every: every is 1e+300; give a timedelta"),
+    ({"every": 0}, "every is 0:00:00; give a timedelta, or seconds, from 1 s to ten years."),
+    ({"every": "60"}, "every is '60'; give a timedelta, or seconds, from 1 s to ten years."),
+    ({"every": True}, "every is True; give a timedelta"),
+    ({"every": float("nan")}, "every is nan; give a timedelta"),
+    ({"every": 1e300}, "every is 1e+300; give a timedelta"),
     ({"every": 60, "args": 5}, "payload: args is 5; give a list."),
     ({"every": 60, "args": "7"}, "payload: args is '7'; give a list."),
     ({"every": 60, "kwargs": [1]}, "payload: kwargs is [1]; give a dict."),
@@ -124,24 +126,24 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every": 60, "timezone": "Mars"}, "timezone: Time zone 'Mars' is not known here; give a name"),
     ({"every": 60, "timezone": ""}, "timezone: Time zone '' is not known here; give a name"),
     ({"every": 60, "timezone": 5}, "timezone: Time zone 5 is not known here; give a name"),
-    ({"every": 60, "nonexistent": "later"}, "nonexistent: nonexistent is 'later'; give one of 'after_gap', 'skip'."),
-    ({"every": 60, "ambiguous": None}, "ambiguous: ambiguous is None; give one of 'first', 'second', 'both'."),
-    ({"every": 60, "missed": []}, "missed: missed is []; give one of 'latest', 'skip', 'all'."),
-    ({"every": 60, "overlap": "no"}, "overlap: overlap is 'no'; give one of 'allow', 'skip', 'queue'."),
-    ({"every": 60, "missed_grace": -1}, "missed_grace: missed_grace is "),
-    ({"every": 60, "missed_limit": 0}, "missed_limit: missed_limit is 0; give"),
-    ({"every": 60, "missed_limit": 1.5}, "missed_limit: missed_limit is 1.5; give"),
-    ({"every": 60, "missed_limit": True}, "missed_limit: missed_limit is True; give"),
-    ({"every": 60, "missed_window": "day"}, "missed_window: missed_window is 'day'; give"),
-    ({"every": 60, "spread": 60}, "spread: spread is 0:01:00; give less than 0:01:00"),
+    ({"every": 60, "nonexistent": "later"}, "nonexistent is 'later'; give one of 'after_gap', 'skip'."),
+    ({"every": 60, "ambiguous": None}, "ambiguous is None; give one of 'first', 'second', 'both'."),
+    ({"every": 60, "missed": []}, "missed is []; give one of 'latest', 'skip', 'all'."),
+    ({"every": 60, "overlap": "no"}, "overlap is 'no'; give one of 'allow', 'skip', 'queue'."),
+    ({"every": 60, "missed_grace": -1}, "missed_grace is "),
+    ({"every": 60, "missed_limit": 0}, "missed_limit is 0; give"),
+    ({"every": 60, "missed_limit": 1.5}, "missed_limit is 1.5; give"),
+    ({"every": 60, "missed_limit": True}, "missed_limit is True; give"),
+    ({"every": 60, "missed_window": "day"}, "missed_window is 'day'; give"),
+    ({"every": 60, "spread": 60}, "spread is 0:01:00; give less than 0:01:00"),
     ({"every": 60, "queue": "a,b"}, "queue: "),
     ({"every": 60, "queue": 5}, "queue: "),
-    ({"every": 60, "priority": 101}, "priority: "),
+    ({"every": 60, "priority": 101}, "priority is 101; give"),
     ({"every": 60, "enabled": "maybe"}, "enabled: "),
-    ({"every": 60, "name": ""}, "name: name is '' of 0 characters; give 1 to 255."),
-    ({"every": 60, "name": 5}, "name: name is 5; give text."),
-    ({"every": 60, "name": ["a"]}, "name: name is ['a']; give text."),
-    ({"every": 60, "name": "x" * 201}, "name: name is 'xxx"),
+    ({"every": 60, "name": ""}, "name is '' of 0 characters; give 1 to 255."),
+    ({"every": 60, "name": 5}, "name is 5; give text."),
+    ({"every": 60, "name": ["a"]}, "name is ['a']; give text."),
+    ({"every": 60, "name": "x" * 201}, "name is 'xxx"),
 ]  # fmt: skip
 
 
@@ -162,7 +164,7 @@ def test_a_value_that_cannot_be_used_is_an_error_of_the_check_and_none_of_the_im
 def test_several_wrong_values_are_named_together() -> None:
     declare("wrong", "x", timezone="Mars", missed="no")
     (message,) = checks.check_schedules(None)
-    assert [field for field in ("expression: ", "timezone: ", "missed: ") if field not in message.msg] == []
+    assert [field for field in ("expression: ", "timezone: ", "missed is ") if field not in message.msg] == []
 
 
 def test_two_of_one_name_are_an_error_and_the_first_stays() -> None:

@@ -24,6 +24,7 @@ from django_jobs.zones import BadZone, data_of, zone
 if TYPE_CHECKING:
     from django_jobs.slots import Slots
 
+ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 MOST_SLOTS = 10_000
 MOST_MISSED = 10_000
 LONGEST = timedelta(seconds=LONGEST_DELAY)
@@ -68,7 +69,7 @@ def normalise(schedule: Schedule) -> None:
 def faults(schedule: Schedule) -> Faults:
     """Return what is wrong with a schedule's values, by field; empty when it can be used."""
     found: Faults = {}
-    for check in (_name, _times, _zone, _durations, _spread, _limit, _place, _call):
+    for check in (_name, _times, _zone, _never, _durations, _spread, _limit, _place, _call):
         for field, said in check(schedule).items():
             found.setdefault(field, []).extend(said)
     return found
@@ -176,6 +177,20 @@ def _zone(schedule: Schedule) -> Faults:
     return {}
 
 
+def _never(schedule: Schedule) -> Faults:
+    """Refuse times that are all among those that the clock of the zone jumps over."""
+    if schedule.every is not None or _times(schedule) or _zone(schedule) or choices(schedule):
+        return {}
+    if next(slots(schedule, ANY_TIME).after(ANY_TIME), None) is not None:
+        return {}
+    return {
+        "expression": [
+            f"expression is {shown(schedule.expression)}, and in {schedule.timezone} the clock jumps over all of its times, "
+            "which are skipped; give other times, or nonexistent='after_gap'."
+        ]
+    }
+
+
 def _durations(schedule: Schedule) -> Faults:
     found: Faults = {}
     for name in ("missed_grace", "missed_window", "spread"):
@@ -193,7 +208,8 @@ def _duration(name: str, value: object) -> Faults:
 
 def _duration_said(name: str, value: object) -> str:
     least, _most = DURATIONS[name]
-    return f"{name} is {shown(value)}; give a timedelta, or seconds, from {least.total_seconds():g} s to ten years."
+    told = str(value) if isinstance(value, timedelta) else shown(value)
+    return f"{name} is {told}; give a timedelta, or seconds, from {least.total_seconds():g} s to ten years."
 
 
 def _spread(schedule: Schedule) -> Faults:

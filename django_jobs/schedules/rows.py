@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from django_jobs.models.schedule import Schedule
 
 
-def schedules(alias: str, ids: Sequence[int]) -> dict[int, Schedule | Exception]:
+def schedules(alias: str, ids: Sequence[int], *related: str) -> dict[int, Schedule | Exception]:
     """Return those that are there, by id; of one whose values the driver or Django cannot take, the error."""
     rows = Schedule.objects.using(alias)
+    if related:
+        rows = rows.select_related(*related)
     try:
         return {**rows.in_bulk(ids)}
     except Exception:

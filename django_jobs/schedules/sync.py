@@ -58,7 +58,8 @@ def _checked(found: CodeSchedule) -> Schedule:
 
 def said(error: ValidationError) -> str:
     """Return the messages of an error by field as one text."""
-    return " ".join(f"{name}: {' '.join(texts)}" for name, texts in error.message_dict.items())
+    told = ((name, " ".join(texts)) for name, texts in error.message_dict.items())
+    return " ".join(text if text.startswith(name) else f"{name}: {text}" for name, text in told)
 
 
 def as_json(schedule: Schedule) -> dict[str, Any]:

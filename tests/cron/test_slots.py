@@ -252,11 +252,11 @@ def test_the_next_and_the_newest_slot_cost_a_few_readings(key: str, text: str, l
     assert len(looked_at) <= 3
 
 
-def test_a_schedule_whose_readings_all_fall_into_gaps_ends_after_a_century(looked_at: list[datetime]) -> None:
+def test_a_schedule_whose_readings_all_fall_into_gaps_ends_after_decades(looked_at: list[datetime]) -> None:
     schedule = slots("30-59 2 * 3 0#2", "America/New_York", nonexistent="skip")
     assert list(schedule.after(utc(2024, 1, 1))) == []
     assert len(looked_at) <= 30 * 102
-    assert looked_at[-1].year == 2125
+    assert looked_at[-1].year == 2085
     looked_at.clear()
     assert list(schedule.until(utc(3000, 1, 1))) == []
     assert looked_at[-1].year == 2899

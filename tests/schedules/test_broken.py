@@ -42,10 +42,10 @@ BROKEN = {
     "arguments": ("""payload = '{"args": [1, 2], "kwargs": {}}'""", "The arguments do not fit tests.app.jobs.nothing"),
     "queue": ("queue = 'a b'", "queue: the queue name 'a b' has a comma, a space"),
     "priority": ("priority = 1000", "priority is 1000"),
-    "nonexistent": ("nonexistent = 'x'", "nonexistent: nonexistent is 'x'; give one of 'after_gap', 'skip'"),
-    "missed": ("missed = 'x'", "missed: missed is 'x'"),
-    "overlap": ("overlap = 'x'", "overlap: overlap is 'x'"),
-    "limit": ("missed_limit = 0", "missed_limit: missed_limit is 0"),
+    "nonexistent": ("nonexistent = 'x'", "nonexistent is 'x'; give one of 'after_gap', 'skip'"),
+    "missed": ("missed = 'x'", "missed is 'x'"),
+    "overlap": ("overlap = 'x'", "overlap is 'x'"),
+    "limit": ("missed_limit = 0", "missed_limit is 0"),
 }
 
 
@@ -78,7 +78,7 @@ def test_what_is_broken_by_hand_says_why_and_all_others_fire(engine: Engine, val
 def test_an_interval_of_nothing_is_an_error_and_no_endless_loop(engine: Engine, values: str) -> None:
     broken = broken_by(engine, values if engine.name == "postgresql" else values.replace("'", ""))
     tick(engine)
-    assert "every: every is datetime.timedelta(" in state(engine, broken).error
+    assert "; give a timedelta, or seconds, from 1 s" in state(engine, broken).error
 
 
 UNREADABLE = {"postgresql": "anchor = 'infinity'", "sqlite": "every = 'abc'"}
