@@ -175,9 +175,6 @@ class ScheduleForm(_Form):
             self.instance.payload = {name: values[name] for name in ARGUMENTS}
         return values
 
-    def validate_constraints(self) -> None:
-        pass  # the model's own checks say the same, at a field
-
     def _update_errors(self, errors: ValidationError) -> None:
         """Take over what the model finds wrong, at the field where it can be put right."""
         placed: dict[str, list[ValidationError]] = {}

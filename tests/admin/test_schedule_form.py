@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db.models import QuerySet
 
 from django_jobs.models.schedule import Schedule, ScheduleState
 from tests.admin.schedules import (
     ADD,
+    LIST,
     add,
     errors,
     fresh,
@@ -165,6 +167,33 @@ def test_a_row_broken_by_hand_has_its_page_says_why_and_is_repaired_there(
     assert fresh(found).timezone == "Europe/Berlin"
     assert fresh(found).next_slots(SPRING, 1)
     assert "broken" not in text(page(site, found))
+
+
+def test_what_the_form_cannot_read_is_said_once_whatever_is_stored(site: Site) -> None:
+    found = make(site)
+    write(found, missed_limit=0)
+    assert errors(save(site, found, missed_limit="x")) == {"missed_limit": ["Enter a whole number."]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"every": timedelta(0), "expression": ""},
+        {"every": timedelta(seconds=-5), "expression": ""},
+        {"every": timedelta(days=99_999), "expression": "", "timezone": "Mars"},
+        {"spread": timedelta(seconds=-5)},
+        {"missed_grace": timedelta(days=99_999)},
+        {"timezone": ""},
+        {"expression": "0 0 30 2 *"},
+    ],
+)
+def test_whatever_stands_in_a_row_its_pages_are_there_and_say_what_is_wrong(site: Site, values: dict[str, Any]) -> None:
+    found = make(site)
+    QuerySet.update(Schedule.objects.using(site.alias).filter(pk=found.pk), **values)
+    for answer in (page(site, found), site.client.get(LIST)):
+        assert answer.status_code == 200
+        assert "broken" in text(answer)
+    assert save(site, found, missed_grace="", spread="").redirect_chain
 
 
 def test_a_broken_one_that_is_paused_says_both(site: Site) -> None:

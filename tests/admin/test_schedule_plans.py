@@ -32,7 +32,7 @@ SELECT 'tests.app.jobs.nothing', '{"args": [], "kwargs": {}}', 'done', now(), na
        '2026-01-01'::timestamptz + number * interval '1 minute',
        'schedule:' || name || ':' ||
        to_char('2026-01-01'::timestamp + number * interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), 8
-  FROM generate_series(1, 50000) AS number, (VALUES ('schedule 000001'), ('schedule 00000'), ('schedule 0000012')) AS names (name)
+  FROM generate_series(1, 50000) AS number, (VALUES ('schedule 000001'), ('schedule 00000'), ('schedule 000001x')) AS names (name)
 """
 TABLES = ("django_jobs_schedule", "django_jobs_schedulestate", "django_jobs_job")
 

@@ -70,7 +70,7 @@ def test_the_preview_shows_both_clocks_and_how_far_it_is(site: Site, at: Any) ->
         (
             SPRING,
             {"nonexistent": "after_gap"},
-            "Sun 2027-03-28 03:00 CEST Sun 01:00 UTC in 25 h moved: the clock jumps over 02:30",
+            "Sun 2027-03-28 03:00 CEST moved: the clock jumps over 02:30 Sun 01:00 UTC in 25 h",
             "Sun 2027-03-28 02:00 → 03:00 forward by 1 h moved 02:30: run at 03:00",
         ),
         (
@@ -82,19 +82,19 @@ def test_the_preview_shows_both_clocks_and_how_far_it_is(site: Site, at: Any) ->
         (
             AUTUMN,
             {"ambiguous": "first"},
-            "Sun 2027-10-31 02:30 CEST Sun 00:30 UTC in 24 h the first of two times 02:30 Mon",
+            "Sun 2027-10-31 02:30 CEST the first of two times 02:30 Sun 00:30 UTC in 24 h Mon",
             "Sun 2027-10-31 03:00 → 02:00 back by 1 h first only 02:30: run the first time",
         ),
         (
             AUTUMN,
             {"ambiguous": "second"},
-            "Sun 2027-10-31 02:30 CET Sun 01:30 UTC in 26 h the second of two times 02:30 Mon",
+            "Sun 2027-10-31 02:30 CET the second of two times 02:30 Sun 01:30 UTC in 26 h Mon",
             "second only 02:30: run the second time",
         ),
         (
             AUTUMN,
             {"ambiguous": "both"},
-            "in 24 h the first of two times 02:30 Sun 2027-10-31 02:30 CET Sun 01:30 UTC in 26 h the second",
+            "the first of two times 02:30 Sun 00:30 UTC in 24 h Sun 2027-10-31 02:30 CET the second of two times 02:30 Sun",
             "doubled 02:30: run both times",
         ),
         (AUTUMN, {"expression": "0 12 * * *"}, "Sun 2027-10-31 12:00 CET", "back by 1 h unaffected"),
