@@ -38,14 +38,12 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
             return super().update(**values)
         self._for_write = True
         with transaction.atomic(using=self.db):
-            # In the order in which all take them who take several.
-            before = list(self.order_by("pk").select_for_update().values("pk", *DECIDING))
+            ids = sorted(self.values_list("pk", flat=True))
+            before = _deciding(ids, self.db, lock=True)
             changed = super().update(**values)
-            for part in _parts(before):
-                rows = Schedule.objects.using(self.db).filter(pk__in=[row["pk"] for row in part])
-                same = list(rows.values("pk", *DECIDING))
-                others = [row["pk"] for row in part if row not in same]
-                ScheduleState.objects.using(self.db).filter(pk__in=others).begin_anew()
+            after = _deciding(ids, self.db)
+            for part in _parts([pk for pk in ids if before.get(pk) != after.get(pk)]):
+                ScheduleState.objects.using(self.db).filter(pk__in=part).begin_anew()
         return changed
 
     update.alters_data = True  # type: ignore[attr-defined]
@@ -301,8 +299,15 @@ class ScheduleState(models.Model):
         return str(self.schedule_id)
 
 
-def _parts(rows: list[Any]) -> Iterator[list[Any]]:
-    return (rows[start : start + PART] for start in range(0, len(rows), PART))
+def _deciding(ids: list[int], alias: str, lock: bool = False) -> dict[int, Any]:
+    # By id and in their order: a join cannot be locked always, and all who take several take them so.
+    rows = Schedule.objects.using(alias).order_by("pk")
+    rows = rows.select_for_update() if lock else rows
+    return {row[0]: row for part in _parts(ids) for row in rows.filter(pk__in=part).values_list("pk", *DECIDING)}
+
+
+def _parts(ids: list[int]) -> Iterator[list[int]]:
+    return (ids[start : start + PART] for start in range(0, len(ids), PART))
 
 
 def _whole_second(alias: str) -> datetime:

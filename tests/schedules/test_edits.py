@@ -79,7 +79,7 @@ def test_new_times_begin_when_they_are_given_and_a_slot_of_the_old_ones_does_not
 ) -> None:
     schedule = every(engine, MINUTE)
     tick(engine)
-    since(engine, schedule, HOUR)
+    since(engine, schedule, DAY, last_slot=clock(engine) - HOUR)
     before = clock(engine)
     if by == "save":
         for name, value in values.items():
@@ -155,7 +155,7 @@ def test_an_edit_that_leaves_the_times_loses_no_slot_that_is_due(
 def test_what_passed_while_it_was_paused_does_not_fire_when_it_is_resumed(engine: Engine, by: str) -> None:
     schedule = every(engine, MINUTE, missed="all")
     tick(engine)
-    since(engine, schedule, HOUR)
+    since(engine, schedule, DAY, last_slot=clock(engine) - HOUR)
     switch(engine, schedule, by, False)
     assert look(engine, schedule) == 0
     switch(engine, schedule, by, True)

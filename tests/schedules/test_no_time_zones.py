@@ -92,3 +92,18 @@ def test_a_slot_in_time_is_due_at_the_slot_and_an_edit_begins_now(without: Engin
     assert job.idempotency_key == f"schedule:{schedule.name}:{job.slot.isoformat().removesuffix('+00:00')}Z"
     assert abs(state(engine, schedule).changed_at - now) < 30 * SECOND
     assert timedelta(0) < state(engine, schedule).next_run_at - now <= 2 * MINUTE
+
+
+@pytest.mark.parametrize("days", [91, 182, 273])
+def test_the_time_until_a_slot_does_not_depend_on_clock_changes_in_between(
+    engine: Engine, settings: Any, days: int
+) -> None:
+    made(engine, every=HOUR)
+    states(engine).update(wake_at=clock(engine) + days * DAY)
+    settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Berlin"
+    try:
+        found = ticks.due_in(engine, TYPES)
+    finally:
+        settings.USE_TZ, settings.TIME_ZONE = True, "UTC"
+    assert found is not None
+    assert 0 <= days * 86400 - found < 60

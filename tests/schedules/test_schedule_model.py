@@ -194,6 +194,9 @@ def test_an_update_of_the_times_of_many_begins_anew_those_that_have_others_now(e
     assert anew == found[:1]
     now = state(engine, anew[0])
     assert (now.timing, now.next_run_at, now.error, now.errors) == ("", None, "", 0)
+    assert (
+        rows.exclude(state__error="x").update(timezone="Asia/Tokyo") == 4
+    )  # through a join of which one side may lack
     rows.update(every=F_DOUBLE)
     assert all(state(engine, schedule).wake_at is not None for schedule in found)
 
