@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
-from django_jobs.slots import EverySlots, Slot, Slots
+from django_jobs.slots import CronSlots, EverySlots, Slot, Slots
 
 # Slots of an expression that are counted after a long time without a scheduler; those before are dropped uncounted.
 MOST_COUNTED = 100_000
@@ -33,7 +33,6 @@ class Rules:
     window: timedelta | None
     overlap: str
     at_once: int
-    both_passes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +90,7 @@ def decide(slots: Slots, rules: Rules, past: Past, now: datetime) -> Decision:
         else:
             found.skipped += found.pending is not None
             found.pending = slot.at
-    found.next = next(_new(slots, rules, past, found.last.at if found.last else past.since), None)
+    found.next = next(_new(slots, past, found.last.at if found.last else past.since), None)
     return found
 
 
@@ -103,12 +102,12 @@ def _parted(slots: Slots, rules: Rules, past: Past, now: datetime, found: Decisi
     """
     in_time_after = _in_time_after(rules, past, now)
     coming = takewhile(lambda slot: slot.at <= now, slots.after(in_time_after))
-    fresh = list(islice((slot for slot in coming if not _had(slot, rules, past)), MOST_IN_TIME))
+    fresh = list(islice((slot for slot in coming if not _had(slot, slots, past)), MOST_IN_TIME))
     late: list[Slot] = []
     for slot in islice(slots.until(in_time_after), MOST_COUNTED):
         if slot.at <= past.since:
             break
-        if _had(slot, rules, past):
+        if _had(slot, slots, past):
             continue
         if len(late) + len(fresh) < rules.limit and (rules.window is None or now - slot.at <= rules.window):
             late.append(slot)
@@ -136,19 +135,20 @@ def _between(slots: EverySlots, since: datetime, until: datetime) -> int:
     return (until - slots.anchor) // slots.every - before
 
 
-def _new(slots: Slots, rules: Rules, past: Past, after: datetime) -> Iterator[Slot]:
+def _new(slots: Slots, past: Past, after: datetime) -> Iterator[Slot]:
     for number, slot in enumerate(slots.after(after)):
-        if not _had(slot, rules, past):
+        if not _had(slot, slots, past):
             yield slot
         elif number >= MOST_PASSED_OVER:
             raise TooManyPassedOver(f"The local time of its last slot, {past.reading}, is far ahead of its next ones.")
 
 
-def _had(slot: Slot, rules: Rules, past: Past) -> bool:
+def _had(slot: Slot, slots: Slots, past: Past) -> bool:
     """Tell whether an occurrence was dealt with at another instant, by other data of the time zone.
 
     By the same data none comes again: a local time comes once, or once in each pass.
     """
     if past.reading is None or slot.reading is None:
         return False
-    return slot.reading <= past.reading and (not rules.both_passes or slot.fold <= past.fold)
+    each_pass = isinstance(slots, CronSlots) and slots.ambiguous == "both"
+    return slot.reading <= past.reading and (not each_pass or slot.fold <= past.fold)

@@ -133,5 +133,4 @@ def _rules(schedule: Schedule, characters: int) -> due.Rules:
         window=schedule.missed_window,
         overlap=schedule.overlap,
         at_once=max(1, min(MOST_JOBS, MOST_CHARACTERS // characters)),
-        both_passes=schedule.ambiguous == Schedule.Ambiguous.BOTH,
     )

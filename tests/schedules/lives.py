@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def rules(**values: Any) -> Rules:
-    usual = {"grace": MINUTE, "limit": 1, "window": None, "overlap": "allow", "at_once": 1000, "both_passes": False}
+    usual = {"grace": MINUTE, "limit": 1, "window": None, "overlap": "allow", "at_once": 1000}
     return Rules(**{**usual, **values})
 
 

@@ -150,6 +150,10 @@ def test_an_occurrence_that_other_data_had_planned_for_now_is_in_time(planned_in
     assert found.missed == (not fires)
 
 
+def night(both: bool) -> CronSlots:
+    return CronSlots(Cron.parse("* 0-23 * * *"), zone("UTC"), ambiguous="both" if both else "first")
+
+
 @pytest.mark.parametrize(
     ("slot", "had"),
     [
@@ -163,15 +167,15 @@ def test_an_occurrence_that_other_data_had_planned_for_now_is_in_time(planned_in
 def test_all_local_times_up_to_the_second_pass_of_the_last_one_were_had(slot: tuple[datetime, int], had: bool) -> None:
     past = Past(since=NOW, reading=READING, fold=1)
     for both in (False, True):
-        assert due._had(Slot(NOW, *slot), rules(both_passes=both), past) is had
+        assert due._had(Slot(NOW, *slot), night(both), past) is had
 
 
 def test_a_second_pass_is_another_occurrence_where_both_are_wanted_and_else_is_not() -> None:
     past = Past(since=NOW, reading=READING, fold=0)
     second = Slot(NOW, READING - MINUTE, 1)
-    assert not due._had(second, rules(both_passes=True), past)
-    assert due._had(second, rules(both_passes=False), past)
-    assert due._had(Slot(NOW, READING - MINUTE, 0), rules(both_passes=True), past)
+    assert not due._had(second, night(True), past)
+    assert due._had(second, night(False), past)
+    assert due._had(Slot(NOW, READING - MINUTE, 0), night(True), past)
 
 
 def test_a_last_local_time_far_ahead_of_all_that_come_is_an_error_and_no_endless_search() -> None:
