@@ -24,7 +24,8 @@ from django_jobs.zones import BadZone, data_of, zone
 if TYPE_CHECKING:
     from django_jobs.slots import Slots
 
-ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+# Of a time when no rule but the present ones is known.
+ANY_TIME = datetime(2100, 1, 1, tzinfo=UTC)
 MOST_SLOTS = 10_000
 MOST_MISSED = 10_000
 LONGEST = timedelta(seconds=LONGEST_DELAY)

@@ -259,6 +259,6 @@ def test_a_schedule_whose_readings_all_fall_into_gaps_ends_after_decades(looked_
     assert looked_at[-1].year == 2085
     looked_at.clear()
     assert list(schedule.until(utc(3000, 1, 1))) == []
-    assert looked_at[-1].year == 2899
+    assert looked_at[-1].year == 2939
     # The United States have changed their clocks on this day since 2007.
     assert next(schedule.until(utc(2024, 1, 1))).at == utc(2006, 3, 12, 7, 59)
