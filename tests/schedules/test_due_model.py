@@ -133,8 +133,8 @@ def test_a_decision_is_what_going_through_the_list_gives(
     for seconds, ended in ticks:
         life.now += timedelta(seconds=seconds)
         life.busy = life.busy and not ended
-        found = decide(slots, ruled, life.past(), life.now)
-        assert shape(found) == naive(planned, ruled, life.past(), life.now)
+        found = decide(slots, life.rules, life.past(), life.now)
+        assert shape(found) == naive(planned, life.rules, life.past(), life.now)
         life.take(found)
 
 
