@@ -21,6 +21,7 @@ from django_jobs.schedules.sync import overridden
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone, beside_others, clock, on_postgresql
 from tests.releases import release
+from tests.schedules.test_broken import UNREADABLE
 from tests.threads import together
 
 NIGHTLY: dict[str, Any] = {"expression": "30 2 * * *", "timezone": "Europe/Berlin"}
@@ -137,6 +138,23 @@ def test_the_zone_of_the_project_is_followed_where_the_code_gives_none(engine: E
         assert stored(engine).timezone == "Europe/Berlin"
     finally:
         settings.TIME_ZONE = "UTC"
+
+
+@alone
+def test_a_row_that_cannot_even_be_read_keeps_no_other_from_being_stored(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    with release(a={"every": 60}):
+        sync.sync(engine.alias)
+    with connections[engine.alias].cursor() as cursor:
+        cursor.execute(f"UPDATE django_jobs_schedule SET {UNREADABLE[engine.name]}")
+    with release(a={"every": 90}, b={"every": 60}):
+        sync.sync(engine.alias)
+    assert Schedule.objects.using(engine.alias).filter(name="b").exists()
+    (record,) = caplog.records
+    assert record.message.startswith(
+        "The schedule a of tests.app.jobs.nothing (line 23) cannot be used, and is left as it was: "
+    )
 
 
 @alone

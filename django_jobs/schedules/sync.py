@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connections, transaction
 
 from django_jobs import log
 from django_jobs.models.schedule import Schedule
@@ -29,6 +29,10 @@ def sync(alias: str) -> None:
             _store(found, alias)
         except ValidationError as error:
             log.schedule_not_stored(found.name, found.place, said(error))
+        except Exception as error:  # as of a row that cannot even be read
+            if not connections[alias].is_usable():
+                raise
+            log.schedule_not_stored(found.name, found.place, str(error))
 
 
 def unsaved(found: CodeSchedule) -> Schedule:

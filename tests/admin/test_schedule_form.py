@@ -25,7 +25,7 @@ from tests.admin.schedules import (
 from tests.admin.site import Site, text
 from tests.app.jobs import leave_effect, nothing
 
-pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
+pytestmark = pytest.mark.django_db(databases="__all__")
 SPRING = datetime(2027, 3, 27, 0, tzinfo=UTC)
 
 

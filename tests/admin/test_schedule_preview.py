@@ -29,7 +29,7 @@ from tests.admin.schedules import (
 )
 from tests.admin.site import Site, text
 
-pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
+pytestmark = pytest.mark.django_db(databases="__all__")
 INVALID = Path(__file__).parent.parent / "cron" / "invalid_given.jsonl"
 # A day before the clock in Berlin jumps over 02:00 to 03:00, and one before it shows 02:00 to 03:00 twice.
 SPRING, AUTUMN = datetime(2027, 3, 27, 0, tzinfo=UTC), datetime(2027, 10, 30, 0, tzinfo=UTC)

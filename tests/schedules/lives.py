@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -36,10 +36,6 @@ class Life:
     skipped: int = 0
     dropped: int = 0
     missed: int = 0
-
-    def __post_init__(self) -> None:
-        both = isinstance(self.slots, CronSlots) and self.slots.ambiguous == "both"
-        self.rules = replace(self.rules, both_passes=both)
 
     def past(self) -> Past:
         by_wall_clock = isinstance(self.slots, CronSlots) and not self.slots.cron.follows_real_time

@@ -41,7 +41,6 @@ def thread(engine: Engine) -> Iterator[Session]:
         yield found
 
 
-@pytest.mark.fast
 def test_each_second_has_its_job_soon_and_none_has_two(engine: Engine, scheduler: Scheduler) -> None:
     schedule = made(engine, every=SECOND)
     scheduler.start()
