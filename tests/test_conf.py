@@ -83,8 +83,8 @@ def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings:
         conf()
     known = (
         "BACKOFF, DEFAULT_TIMEOUT, DRAIN, ENQUEUE_TIMEOUT, HEARTBEAT, IDEMPOTENCY_WINDOW, LEASE, MAX_ATTEMPTS, "
-        "MAX_JOBS_PER_PROCESS, MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, MAX_UNCOUNTED, POLL_INTERVAL, PROCESSES, "
-        "QUEUES, SHUTDOWN_GRACE, THREADS"
+        "MAX_JOBS_PER_PROCESS, MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, MAX_UNCOUNTED, MISSED_GRACE, "
+        "POLL_INTERVAL, PROCESSES, QUEUES, SHUTDOWN_GRACE, THREADS"
     )
     assert str(caught.value) == (
         "DJANGO_JOBS['THREADS'] is 0; give a whole number from 1 to 1,000. "
