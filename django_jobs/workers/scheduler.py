@@ -34,6 +34,7 @@ class Scheduler:
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
+        self._ended_cut_off = False
         self._surveyed_at = 0.0
         self._thread = threading.Thread()
         self.ready = threading.Event()
@@ -62,7 +63,8 @@ class Scheduler:
 
     @property
     def cut_off(self) -> bool:
-        return self._link.cut_off
+        """Whether the database cannot be reached, or could not when the thread ended."""
+        return self._link.cut_off or self._ended_cut_off
 
     def _loop(self) -> None:
         while not self._ending:
@@ -70,6 +72,7 @@ class Scheduler:
             if self.refused:
                 break
             self._wake.wait(pause)
+        self._ended_cut_off = self._link.cut_off
         self._link.end()
         self.ready.set()
 
