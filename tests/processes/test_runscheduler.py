@@ -250,15 +250,18 @@ def test_the_server_shows_which_connection_is_the_schedulers(tree: Tree) -> None
 def test_a_restart_of_the_database_is_waited_out_and_said_once(server: postgres.Server, trees: Tree) -> None:
     make(trees)
     scheduler, workers = trees.start_scheduler(settings=LEASE), trees.start(settings=LEASE)
-    for found in (scheduler, workers):
+    # In `runworkers` all threads of the supervisor say it together.
+    both: list[tuple[Command, str]] = [(scheduler, "scheduler"), (workers, "supervisor")]
+    for found, _process in both:
         wait_for(lambda: "Scheduler started" in found.log)  # noqa: B023
     wait_for_more(trees, 2)
-    with down(server, (scheduler, "scheduler"), (workers, "scheduler"), seconds=3.0):
-        assert (back(scheduler), "scheduler" in back(workers)) == ([], False)
+    with down(server, *both, seconds=3.0):
+        assert (back(scheduler), "supervisor" in back(workers)) == ([], False)
     wait_for_more(trees, 3, timeout=10.0)
-    for found in (scheduler, workers):
-        wait_for(lambda: "scheduler" in back(found), 10.0, "both are back")  # noqa: B023
-        assert (away(found).count("scheduler"), back(found).count("scheduler")) == (1, 1)
+    for found, process in both:
+        wait_for(lambda: process in back(found), 10.0, "both are back")  # noqa: B023
+        assert (away(found).count(process), back(found).count(process)) == (1, 1)
+    assert "scheduler" not in away(workers)
     assert [scheduler.stop(), workers.stop()] == [0, 0]
     # Those of the outage were in time by the grace of a minute.
     assert_each_second_once(slots(trees))
