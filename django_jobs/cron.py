@@ -194,6 +194,8 @@ class Cron:
             if days := kinds[kind]:
                 shortest = min(shortest, since + days[0])
                 since = -days[-1]
+            if shortest == 1:
+                break
             since += 366 if kind[1] else 365
         return shortest
 

@@ -289,6 +289,10 @@ def scheduler_stopped() -> None:
     _say(logging.ERROR, "The scheduler's thread had ended; it is started again")
 
 
+def scheduler_refused(why: str) -> None:
+    _say(logging.ERROR, "No jobs of schedules are made, workers go on: %s", why)
+
+
 def scheduler_started(schedules: int) -> None:
     _say(logging.INFO, "Scheduler started: %d schedules", schedules)
 

@@ -12,9 +12,10 @@ from django.utils import timezone
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
-from django_jobs.models import Job, Pause, Worker
+from django_jobs.models import Job, Pause, Schedule, ScheduleState, Worker
 from django_jobs.models.clock import Clock
 from django_jobs.queue.operate import FINISHED
+from django_jobs.schedules.status import OVERDUE
 
 UNSUCCESSFUL = (Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
 # Finished rows may be millions: beyond this they are not counted but said to be more.
@@ -32,6 +33,19 @@ def status() -> dict[str, Any]:
         "workers": _workers(alias),
         "pauses": pauses(),
         "unknown_types": _unknown_types(alias),
+        "schedules": _schedules(alias),
+    }
+
+
+def _schedules(alias: str) -> dict[str, int]:
+    """Count schedules by what a person should know of them; of those that are enabled."""
+    states = ScheduleState.objects.using(alias).filter(schedule__enabled=True)
+    late = Clock() - OVERDUE
+    return {
+        "enabled": Schedule.objects.using(alias).filter(enabled=True).count(),
+        "paused": Schedule.objects.using(alias).filter(enabled=False).count(),
+        "broken": states.exclude(error="").count(),
+        "overdue": states.filter(error="", wake_at__lt=late).count(),
     }
 
 
@@ -194,6 +208,8 @@ def story(job: Job) -> dict[str, Any]:
         "args": job.payload["args"],
         "kwargs": job.payload["kwargs"],
         "tags": job.tags,
+        "schedule": job.schedule,
+        "slot": _text(job.slot),
         "idempotency_key": job.idempotency_key,
         "key_holds": job.key_holds,
         "expires_at": _text(job.expires_at),

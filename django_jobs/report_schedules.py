@@ -12,8 +12,9 @@ from django.core.exceptions import ValidationError
 from django_jobs.engines import jobs_alias
 from django_jobs.models.clock import database_now, from_row
 from django_jobs.models.schedule import Schedule, ScheduleState
-from django_jobs.schedules import rows, status
-from django_jobs.schedules.sync import overridden
+from django_jobs.schedules import code, rows, status
+from django_jobs.schedules.firing import offset
+from django_jobs.schedules.overrides import overrides
 from django_jobs.slots import Touched
 from django_jobs.zones import BadZone, Change, shifted, zone
 
@@ -58,6 +59,13 @@ def _read(alias: str, ids: Sequence[int] | None) -> Iterator[tuple[str, Any]]:
         yield from ((name, found[pk]) for pk, name in part if pk in found)
 
 
+def only_in_code() -> list[str]:
+    """Return the names of the schedules in the code that no scheduler has stored yet."""
+    there = Schedule.objects.using(jobs_alias()).values_list("name", flat=True)
+    in_code = [found.name for found in code.schedules()]
+    return sorted(set(in_code).difference(there.filter(name__in=in_code)))
+
+
 def named(names: Sequence[str]) -> dict[str, Schedule]:
     """Return those of the schedules of these names that there are."""
     if not names:
@@ -84,16 +92,18 @@ def _row(
         "last_slot": last_slot and _text(last_slot, clock),
         "last_job": state and state.last_job,
         **{name: getattr(state, name) if state else 0 for name in COUNTS},
-        "overridden": overridden(schedule),
+        "spread": None if schedule.spread is None else schedule.spread.total_seconds(),
+        "due_after": offset(schedule).total_seconds(),
+        "overridden": [found.field for found in overrides(schedule)],
         "clock_changes": [] if preview is None else list(_changes(schedule, preview)),
     }
 
 
 def _unreadable(name: str, condition: status.Condition) -> dict[str, Any]:
     texts = dict.fromkeys(("type", "expression", "timezone"), "")
-    nothing = dict.fromkeys(("every", "last_slot", "last_job"))
+    nothing = dict.fromkeys(("every", "last_slot", "last_job", "spread"))
     lists: dict[str, list[Any]] = {"next": [], "overridden": [], "clock_changes": []}
-    counts = dict.fromkeys(COUNTS, 0)
+    counts = dict.fromkeys((*COUNTS, "due_after"), 0)
     return {"name": name, "state": condition.state, "reason": condition.reason, **texts, **nothing, **lists, **counts}
 
 

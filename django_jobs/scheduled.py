@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Never, TypeVar
 
 from django_jobs.decorators import JobFunction
 from django_jobs.exceptions import InvalidJobType, shown
@@ -33,6 +34,7 @@ def schedule(
     queue: str = "",
     priority: int | None = None,
     enabled: bool = True,
+    **unknown: Never,
 ) -> Callable[[J], J]:
     """Have a job be made at the times of a cron expression, or at an interval: `@schedule("30 2 * * *")` above `@job`.
 
@@ -46,11 +48,14 @@ def schedule(
     and none that is older than `missed_window`. `overlap` says what becomes of a slot while the job of the one before
     waits or runs. `spread` puts the job's due time off by a part of it that is always the same for this schedule.
 
-    Raises InvalidJobType when it does not stand above a job, or without parentheses. Values that cannot be used are
-    reported by `manage.py check`, and such a schedule is not stored.
+    Raises InvalidJobType when it does not stand above a job, without parentheses, and for an option that there is not.
+    Values that cannot be used are reported by `manage.py check`, and such a schedule is not stored.
     """
     if isinstance(expression, JobFunction):
         raise InvalidJobType(f'@schedule above {expression!r} does not say when; write @schedule("30 2 * * *").')
+    if unknown:
+        known = [name for name in inspect.signature(schedule).parameters if name not in ("expression", "unknown")]
+        raise InvalidJobType(f"@schedule has no option {next(iter(unknown))!r}; it has {', '.join(sorted(known))}.")
     values = {
         "expression": expression,
         "every": every,
@@ -72,7 +77,8 @@ def schedule(
 
     def decorate(target: J) -> J:
         if not isinstance(target, JobFunction):
-            raise InvalidJobType(f"@schedule stands above @job, and {shown(target)} is no job.")
+            name_ = getattr(target, "__qualname__", shown(target))
+            raise InvalidJobType(f"@schedule stands above @job, and {name_} is no job; write @job directly below it.")
         found = code.CodeSchedule(
             name=target.name if name is None else name, type=target.name, values=values, place=target.job_type.place
         )

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import struct
 import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import MINYEAR, UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache
 from importlib import resources
+from io import BytesIO
 from itertools import islice
 from zoneinfo import ZoneInfo
 
 from django_jobs.exceptions import JobsError, shown
 
-LONGEST = 255
+LONGEST = 100
+# What lies beside the zones: the host's own, whose name says nothing elsewhere, and those that count leap seconds.
+_NO_ZONES = re.compile(r"(localtime|posixrules)$|(right|posix)/")
 
 # How far ahead a clock change is looked for, and in which steps: no zone went forth and back within a day.
+# A file of zone data that says UTC, for hosts that have none.
+_UTC = b"TZif" + bytes(16) + struct.pack(">6l", 0, 0, 0, 0, 1, 4) + struct.pack(">lbb", 0, 0, 0) + b"UTC\0"
 _HORIZON = timedelta(days=3 * 366)
 _STEP = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
@@ -28,9 +35,10 @@ class BadZone(JobsError, ValueError):
     """A time zone that is not known or whose data cannot be read."""
 
     def __init__(self, key: object) -> None:
-        super().__init__(
-            f"Time zone {shown(key)} is not known here; give a name of the IANA database, such as 'Europe/Berlin' or 'UTC'."
-        )
+        remedy = "give a name of the IANA database, such as 'Europe/Berlin' or 'UTC'"
+        if not _are_there_any():
+            remedy = "there is no time zone data but UTC: install the system's, or the package tzdata"
+        super().__init__(f"Time zone {shown(key)} is not known here; {remedy}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +58,44 @@ class Change:
 
 def zone(key: object) -> ZoneInfo:
     """Return the time zone of this name, or raise `BadZone`. Names are case-sensitive."""
-    if not isinstance(key, str) or not 0 < len(key) <= LONGEST:
+    if not isinstance(key, str) or not 0 < len(key) <= LONGEST or _NO_ZONES.match(key):
         raise BadZone(key)
+    return _loaded(key)[0]
+
+
+@cache
+def _loaded(key: str) -> tuple[ZoneInfo, str]:
+    """Return a zone and the fingerprint of what it was made of: of zones that Python caches it forgets some."""
     try:
-        return ZoneInfo(key)
+        if key == "UTC" and not _are_there_any():
+            return ZoneInfo.from_file(BytesIO(_UTC), key), ""
+        ZoneInfo(key)
+        data = _bytes_of(key)
+        return ZoneInfo.from_file(BytesIO(data), key), hashlib.sha256(data).hexdigest()[:16]
     except Exception:
         # Which one depends on the version of Python and on what is in the way: a directory, no permission, no zone data.
         raise BadZone(key) from None
 
 
-@lru_cache(maxsize=1024)
+@cache
+def _are_there_any() -> bool:
+    return bool(zoneinfo.available_timezones())
+
+
+def forget() -> None:
+    """Read the data of zones anew when they are asked for next."""
+    _are_there_any.cache_clear()
+    _loaded.cache_clear()
+    ZoneInfo.clear_cache()
+
+
 def data_of(key: str) -> str:
     """Return a fingerprint, 16 hexadecimal digits, of the data that this process has of a zone; raise `BadZone`.
 
-    Equal data, equal fingerprint: hosts whose fingerprints differ may disagree on when the clocks change. Kept for the
-    life of the process, as the zones themselves are; `data_of.cache_clear()` goes with `ZoneInfo.clear_cache()`.
+    Equal data, equal fingerprint: hosts whose fingerprints differ may disagree on when the clocks change.
     """
     zone(key)
-    try:
-        return hashlib.sha256(_bytes_of(key)).hexdigest()[:16]
-    except (OSError, ImportError):
-        raise BadZone(key) from None
+    return _loaded(key)[1]
 
 
 def _bytes_of(key: str) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from django_jobs import InvalidJobType, checks, schedule
 from django_jobs.models import Job
 from django_jobs.models.schedule import Schedule
-from django_jobs.schedules import code, sync
+from django_jobs.schedules import code, overrides, sync
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone
 from tests.releases import declare, release
@@ -66,7 +66,7 @@ def test_every_option_is_a_field_of_the_schedule() -> None:
     )
     assert checks.check_schedules(None) == []
     (found,) = code.schedules()
-    assert sync.as_json(sync._checked(found)) == {
+    assert overrides.as_json(sync._checked(found)) == {
         "type": nothing.name, "payload": {"args": [1], "kwargs": {}}, "expression": "", "every": 3600.0,
         "timezone": "Europe/Berlin", "nonexistent": "skip", "ambiguous": "both", "missed": "all", "missed_grace": 30.0,
         "missed_limit": 7, "missed_window": 86400.0, "overlap": "queue", "spread": 600.0, "queue": "mail",
@@ -92,7 +92,9 @@ def plain(number: int) -> int:
 
 @pytest.mark.parametrize("target", [plain, 5, None, Job, nothing.job_type])
 def test_above_what_is_no_job_it_is_refused(target: Any) -> None:
-    with pytest.raises(InvalidJobType, match=r"@schedule stands above @job, and .* is no job\."):
+    with pytest.raises(
+        InvalidJobType, match=r"@schedule stands above @job, and .* is no job; write @job directly below it\."
+    ):
         schedule("30 2 * * *")(target)
     assert code.schedules() == []
 
@@ -112,9 +114,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      "expression is '30 2 * 3 0#2', and in America/New_York the clock jumps over all of its times"),
     ({"expression": 5}, "expression: Cron expression 5"),
     ({"expression": ["* * * * *"]}, "expression: Cron expression ['* * * * *']"),
-    ({"expression": "* * * * *", "every": 60}, "every: Give a cron expression or an interval, and not both."),
-    ({"every": 0}, "every is 0:00:00; give a timedelta, or seconds, from 1 s to ten years."),
-    ({"every": "60"}, "every is '60'; give a timedelta, or seconds, from 1 s to ten years."),
+    ({"expression": "* * * * *", "every": 60}, "every: Give a cron expression or an interval (every), and not both: there is '* *"),
+    ({"every": 0}, "every is 0s; give 1s to ten years."),
+    ({"every": "60"}, "every is '60'; give a timedelta, or seconds, from 1s to ten years."),
     ({"every": True}, "every is True; give a timedelta"),
     ({"every": float("nan")}, "every is nan; give a timedelta"),
     ({"every": 1e300}, "every is 1e+300; give a timedelta"),
@@ -135,12 +137,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"every": 60, "missed_limit": 1.5}, "missed_limit is 1.5; give"),
     ({"every": 60, "missed_limit": True}, "missed_limit is True; give"),
     ({"every": 60, "missed_window": "day"}, "missed_window is 'day'; give"),
-    ({"every": 60, "spread": 60}, "spread is 0:01:00; give less than 0:01:00"),
+    ({"every": 60, "spread": 60}, "spread is 1m; give less than 1m"),
     ({"every": 60, "queue": "a,b"}, "queue: "),
     ({"every": 60, "queue": 5}, "queue: "),
     ({"every": 60, "priority": 101}, "priority is 101; give"),
     ({"every": 60, "enabled": "maybe"}, "enabled: "),
-    ({"every": 60, "name": ""}, "name is '' of 0 characters; give 1 to 255."),
+    ({"every": 60, "name": ""}, "name is '' of 0 characters; give 1 to 200."),
     ({"every": 60, "name": 5}, "name is 5; give text."),
     ({"every": 60, "name": ["a"]}, "name is ['a']; give text."),
     ({"every": 60, "name": "x" * 201}, "name is 'xxx"),

@@ -16,8 +16,8 @@ from django_jobs.engines.base import Engine
 from django_jobs.models import Job
 from django_jobs.models.clock import for_row, from_row
 from django_jobs.models.schedule import Schedule, ScheduleState
-from django_jobs.schedules import status, sync, tick
-from django_jobs.schedules.sync import overridden
+from django_jobs.schedules import overrides, status, sync, tick
+from django_jobs.schedules.overrides import overridden
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone, beside_others, clock, on_postgresql
 from tests.releases import release
@@ -71,7 +71,7 @@ def test_a_schedule_of_the_code_is_added_with_all_that_it_says(engine: Engine) -
     assert (found.type, found.payload, found.expression, found.timezone, found.priority, found.enabled) == (
         nothing.name, {"args": [7], "kwargs": {}}, "30 2 * * *", "Europe/Berlin", 5, True,
     )  # fmt: skip
-    assert found.code == sync.as_json(found)
+    assert found.code == overrides.as_json(found)
     assert abs(from_row(found.state.changed_at, engine.alias) - clock(engine)) < timedelta(seconds=30)
     assert found.state.wake_at is not None
     other = stored(engine, "other")
@@ -112,7 +112,9 @@ def test_what_the_code_no_longer_has_stays_and_is_orphaned_until_it_is_back(engi
         assert [status.is_orphaned(stored(engine, name)) for name in ("nightly", "other")] == [True, False]
         found = status.condition(stored(engine), clock(engine))
         assert found.state == "orphaned"
-        assert found.reason.startswith("The code no longer has it; it goes on until it is paused or deleted.")
+        assert found.reason.startswith(
+            "The code that runs here no longer has it; it goes on until it is paused or deleted."
+        )
     with release(nightly=NIGHTLY):
         assert not status.is_orphaned(stored(engine))
     Schedule.objects.using(engine.alias).create(name="by hand", type=nothing.name, every=60)
@@ -251,7 +253,7 @@ def test_one_that_somebody_made_under_the_name_is_taken_over_with_all_that_it_ha
     deploy(engine, nightly={**NIGHTLY, "queue": "mail"})
     found = stored(engine)
     assert (found.pk, found.code) == (made.pk, {**(found.code or {}), "queue": "mail", "expression": "30 2 * * *"})
-    assert sync.as_json(found) == sync.as_json(before)
+    assert overrides.as_json(found) == overrides.as_json(before)
     assert found.state.changed_at == before.state.changed_at
     kept = overridden(found)
     assert {"type", "payload", "expression", "every", "queue", "timezone"} == set(kept)
@@ -281,7 +283,7 @@ def test_two_syncs_at_once_make_one_row(
         together([lambda: sync.sync(engine.alias)] * 2)
     assert names(engine) == ["nightly"]
     assert ScheduleState.objects.using(engine.alias).count() == 1
-    assert stored(engine).code == sync.as_json(stored(engine))
+    assert stored(engine).code == overrides.as_json(stored(engine))
     assert [line.levelno for line in caplog.records if line.levelno >= logging.WARNING] == []
 
 

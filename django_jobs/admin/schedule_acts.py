@@ -21,8 +21,8 @@ from django_jobs.admin.why import WhyAdmin, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobsError
 from django_jobs.models.schedule import Schedule
-from django_jobs.schedules.overrides import take_back
-from django_jobs.schedules.sync import said
+from django_jobs.schedules import operate
+from django_jobs.schedules.definition import said
 
 ACTS = ("pause", "resume", "run", "as_code")
 PK_LIMIT = 2**63
@@ -103,11 +103,9 @@ class ScheduleActsAdmin(WhyAdmin):
             if schedule is None:
                 raise NothingToDo(_("There is no schedule %d.") % pk)
             try:
-                record, text = _ACTS[act](schedule)
+                record, text = _ACTS[act](schedule, why, request.user.get_username())
             except JobsError as error:
-                raise Refused(
-                    _("Schedule %(name)s was not run. %(error)s") % {"name": schedule, "error": error}
-                ) from None
+                raise Refused(str(error)) from None
             except ValidationError as error:
                 raise Refused(
                     _("Schedule %(name)s stays as it is. %(error)s") % {"name": schedule, "error": said(error)}
@@ -116,27 +114,27 @@ class ScheduleActsAdmin(WhyAdmin):
         return text
 
 
-def _pause(schedule: Schedule) -> tuple[str, str]:
+def _pause(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
     if not schedule.enabled:
         raise NothingToDo(_("Schedule %s is paused already.") % schedule)
-    schedule.pause()
+    schedule.pause(why=why, by=by)
     return _("Paused"), _("Schedule %s was paused.") % schedule
 
 
-def _resume(schedule: Schedule) -> tuple[str, str]:
+def _resume(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
     if schedule.enabled:
         raise NothingToDo(_("Schedule %s is not paused.") % schedule)
-    schedule.resume()
+    schedule.resume(why=why, by=by)
     return _("Resumed"), _("Schedule %s was resumed; it makes jobs for the slots from now on.") % schedule
 
 
-def _run(schedule: Schedule) -> tuple[str, str]:
-    job = schedule.run_now()
+def _run(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+    job = schedule.run_now(why=why, by=by)
     return _("Ran now, as job %d") % job.pk, format_html(_("Job {} of {} was made."), shown.job_link(job), schedule)
 
 
-def _as_code(schedule: Schedule) -> tuple[str, str]:
-    fields = take_back(schedule)
+def _as_code(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+    fields = operate.take_back(schedule, why=why, by=by)
     if not fields:
         raise NothingToDo(_("Schedule %s is as the code says.") % schedule)
     names = ", ".join(label(name) for name in fields)
@@ -148,7 +146,7 @@ def _as_code(schedule: Schedule) -> tuple[str, str]:
     }
 
 
-_ACTS: dict[str, Callable[[Schedule], tuple[str, str]]] = {
+_ACTS: dict[str, Callable[[Schedule, str, str], tuple[str, str]]] = {
     "pause": _pause,
     "resume": _resume,
     "run": _run,

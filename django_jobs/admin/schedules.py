@@ -35,6 +35,7 @@ FIELDSETS: list[tuple[Any, tuple[str, ...]]] = [
         ("missed", "missed_grace", "missed_limit", "missed_window", "overlap", "spread"),
     ),
     (gettext_lazy("Where"), ("queue", "priority")),
+    # Only of a new one: a page that was opened before somebody paused it would resume it.
     (gettext_lazy("On or off"), ("enabled",)),
 ]
 
@@ -147,7 +148,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
         edits = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
         return [
             (title, {"fields": tuple(name if edits or name not in DURATIONS else f"{name}_" for name in names)})
-            for title, names in FIELDSETS
+            for title, names in (FIELDSETS[:-1] if obj else FIELDSETS)
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:

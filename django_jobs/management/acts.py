@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from django_jobs import pauses, registry, report
-from django_jobs.exceptions import InvalidJob
+from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.management import given
 from django_jobs.models import Job
 from django_jobs.queue import bulk, operate
-from django_jobs.schedules import status
 
 Say = Callable[[str], None]
 
@@ -103,9 +102,10 @@ def resume(options: dict[str, Any], say: Say) -> Answer:
 
 def run(options: dict[str, Any], say: Say) -> Answer:
     schedule = given.schedule(options["schedule"])
-    if wrong := status.fault(schedule):
-        given.refuse(f"The schedule {schedule.name!r} is broken, so nothing was made: {wrong}")
-    job = schedule.run_now(by=_who(), why=options["why"])
+    try:
+        job = schedule.run_now(by=_who(), why=options["why"])
+    except (InvalidJob, InvalidJobType) as error:
+        given.refuse(str(error))
     return Answer(
         {"id": job.pk, "schedule": schedule.name}, [f"Job {job.pk} of the schedule {schedule.name!r} is made."]
     )

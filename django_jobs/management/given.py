@@ -18,6 +18,7 @@ from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models.schedule import Schedule
 from django_jobs.outcomes import LONGEST_DELAY
 from django_jobs.queue.choose import Choice
+from django_jobs.schedules.status import START
 from django_jobs.zones import BadZone, zone
 
 BIGGEST_ID = 2**63 - 1
@@ -119,6 +120,8 @@ def schedules(names: Sequence[str]) -> list[Schedule]:
     asked = [_checked(lambda text: options.text(text, "the name of a schedule"), name) for name in names]
     found = report_schedules.named(asked)
     for name in asked:
+        if name not in found and name in report_schedules.only_in_code():
+            refuse(f"The schedule {shown(name)} is in the code, and is stored when a scheduler starts: {START}.")
         if name not in found:
             refuse(f"There is no schedule {shown(name)}; `jobs schedules` lists those that there are.")
     return list(found.values())

@@ -40,7 +40,15 @@ def status(state: dict[str, Any]) -> list[str]:
             f"No live worker knows {row['type']!r}: {row['jobs']} jobs parked in the queue {row['queue']!r}, the oldest "
             f"due for {row['waiting_seconds']:.0f} s"
         )
+    lines += _schedules(state["schedules"])
     return [*lines, "", *_workers(state["workers"])]
+
+
+def _schedules(counts: dict[str, int]) -> list[str]:
+    if not counts["enabled"] and not counts["paused"]:
+        return []
+    said = ", ".join(f"{number} {name}" for name, number in counts.items() if number or name == "enabled")
+    return [f"Schedules: {said}" + ("; see `jobs schedules`" if counts["broken"] or counts["overdue"] else "")]
 
 
 def _paused(row: dict[str, Any]) -> str:
@@ -129,6 +137,7 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
         ("arguments", _call(found["args"], found["kwargs"])),
         ("queue", f"{found['queue']}, priority {found['priority']}"),
         ("tags", ", ".join(found["tags"])),
+        ("schedule", found["schedule"] and f"{found['schedule']}, {_slot(found['slot'])}"),
         ("idempotency key", found["idempotency_key"] and f"{found['idempotency_key']} (holds: {found['key_holds']})"),
         ("attempts", _attempts(found)),
         ("timeout", "none" if found["timeout"] is None else f"{found['timeout']:g} s"),
@@ -143,6 +152,10 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
         ("progress", progress and f"{progress['done']:g} of {progress['total']:g} {progress['note']}".rstrip()),
         ("result", None if found["result"] is None else _short(json.dumps(found["result"], ensure_ascii=False))),
     ]
+
+
+def _slot(slot: str | None) -> str:
+    return f"slot {slot}" if slot else "run now by a person"
 
 
 def _attempts(found: dict[str, Any]) -> str:

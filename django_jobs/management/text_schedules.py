@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+from django_jobs import durations
 from django_jobs.management.text import table
 from django_jobs.report_schedules import COUNTS
+from django_jobs.schedules.status import START
 
 # Schedules that are named below a change of the clock; the others are counted.
 MOST_NAMED = 20
 
 
-def schedules(rows: list[dict[str, Any]], shown_in: str | None) -> list[str]:
+def schedules(rows: list[dict[str, Any]], shown_in: str | None, only_in_code: list[str]) -> list[str]:
     if not rows:
-        return ["No schedule matches."]
+        return ["No schedule matches.", *_only_in_code(only_in_code)]
     heads = ("schedule", "when", "zone", f"next ({shown_in})" if shown_in else "next", "last slot", "state")
     head, *lines = table(heads, [cells for row in rows for cells in _cells(row)])
     found = [head]
@@ -21,7 +24,13 @@ def schedules(rows: list[dict[str, Any]], shown_in: str | None) -> list[str]:
         own = max(len(row["next"]), 1)
         found += [*lines[:own], *(f"    {said}" for said in _remarks(row))]
         del lines[:own]
-    return [*found, *_clock_changes(rows)]
+    return [*found, *_clock_changes(rows), *_only_in_code(only_in_code)]
+
+
+def _only_in_code(names: list[str]) -> list[str]:
+    if not names:
+        return []
+    return ["", f"In the code, and stored when a scheduler starts ({START}): {', '.join(names)}"]
 
 
 def _cells(row: dict[str, Any]) -> list[list[str]]:
@@ -33,14 +42,9 @@ def _cells(row: dict[str, Any]) -> list[list[str]]:
 
 
 def when(row: dict[str, Any]) -> str:
-    return row["expression"] or f"every {_seconds(row['every'] or 0.0)}"
-
-
-def _seconds(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds and seconds % size == 0:
-            return f"{seconds / size:g}{unit}"
-    return f"{seconds:g}s"
+    if row["every"] is not None:
+        return f"every {durations.written(timedelta(seconds=row['every']))}"
+    return row["expression"] or "-"
 
 
 def _remarks(row: dict[str, Any]) -> list[str]:
@@ -48,6 +52,8 @@ def _remarks(row: dict[str, Any]) -> list[str]:
     counted = [f"{row[name]} {name}" for name in COUNTS[1:] if row[name]]
     if counted:
         found.append(f"{row['fired']} fired, {', '.join(counted)}")
+    if row["due_after"]:
+        found.append(f"its jobs are due {row['due_after']:g} s after their slots (spread)")
     if row["overridden"]:
         found.append(f"kept otherwise than the code says: {', '.join(row['overridden'])}")
     return found
@@ -63,7 +69,7 @@ def _clock_changes(rows: list[dict[str, Any]]) -> list[str]:
     for _, touched in sorted(changes.items()):
         found.append(_clock_change(touched[0][1]))
         said = [f"    {name}: {_effect(change)}" for name, change in touched if change["count"]]
-        found += said[:MOST_NAMED]
+        found += said[:MOST_NAMED] or ["    none of these has a slot then"]
         if len(said) > MOST_NAMED:
             found.append(f"    and {len(said) - MOST_NAMED} more; name those that you want to see")
     return found

@@ -55,4 +55,4 @@ def from_row(value: datetime, alias: str) -> datetime:
         return value.astimezone(UTC)
     if connections[alias].vendor == "sqlite":
         return value.replace(tzinfo=UTC)
-    return timezone.make_aware(value).astimezone(UTC)
+    return timezone.make_aware(value, timezone.get_default_timezone()).astimezone(UTC)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -12,7 +12,10 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.exceptions import shown
 from django_jobs.models.clock import Clock, database_now, for_row
+
+T = TypeVar("T")
 
 NAME_LIMIT = 200
 # What decides which instants are slots.
@@ -40,7 +43,8 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
         with transaction.atomic(using=self.db):
             ids = sorted(self.values_list("pk", flat=True))
             before = _deciding(ids, self.db, lock=True)
-            changed = super().update(**values)
+            rows: models.QuerySet[Schedule] = models.QuerySet(self.model, using=self.db)
+            changed = sum(rows.filter(pk__in=part).update(**values) for part in _parts(ids))
             after = _deciding(ids, self.db)
             for part in _parts([pk for pk in ids if before.get(pk) != after.get(pk)]):
                 ScheduleState.objects.using(self.db).filter(pk__in=part).begin_anew()
@@ -58,10 +62,17 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
             try:
                 schedule.full_clean(validate_unique=False, validate_constraints=False)
             except ValidationError as error:
-                raise ValidationError({**error.message_dict, "name": [f"The schedule {schedule.name!r}."]}) from None
+                place = f"The schedule {shown(schedule.name)}"
+                raise ValidationError(
+                    {name: [f"{place}: {text}" for text in texts] for name, texts in error.message_dict.items()}
+                ) from None
         with transaction.atomic(using=self.db):
             found = super().bulk_create(schedules, *args, **kwargs)
-            ScheduleState.objects.using(self.db).add_missing()
+            states = ScheduleState.objects.using(self.db)
+            if kwargs.get("update_conflicts"):
+                for part in _parts([schedule.name for schedule in schedules]):
+                    states.filter(schedule__name__in=part).begin_anew()
+            states.add_missing()
         return found
 
 
@@ -213,7 +224,7 @@ class Schedule(models.Model):
     def run_now(self, *, why: str = "", by: str = "") -> Any:
         """Make a job of this schedule now, beside its slots, and return it. The next slot stays where it is.
 
-        Raises what `enqueue` raises when the type is not known here or its arguments do not fit.
+        Raises InvalidJob when the schedule is broken, and what `enqueue` raises.
         """
         from django_jobs.schedules import operate
 
@@ -233,8 +244,9 @@ class ScheduleStateQuerySet(models.QuerySet["ScheduleState"]):
             "errors": 0,
         }
         on = Schedule.objects.using(self.db).filter(enabled=True)
-        self.filter(schedule__in=on).update(**fresh, wake_at=Clock())
-        self.exclude(schedule__in=on).update(**fresh, wake_at=None)
+        nobody = {"paused_by": "", "paused_why": ""}
+        self.filter(schedule__in=on).update(**fresh, **nobody, wake_at=Clock(), paused_at=None)
+        self.exclude(schedule__in=on).update(**fresh, **nobody, wake_at=None, paused_at=Clock())
 
     def try_again(self) -> None:
         """Have the scheduler look at broken ones now."""
@@ -276,6 +288,9 @@ class ScheduleState(models.Model):
     last_fired_slot = models.DateTimeField(_("last slot with a job"), null=True)
     last_job = models.BigIntegerField(_("last job"), null=True)
     pending_slot = models.DateTimeField(_("slot that waits for the run before it"), null=True)
+    paused_at = models.DateTimeField(_("paused at"), null=True)
+    paused_by = models.CharField(_("paused by"), max_length=255, db_default="")
+    paused_why = models.TextField(_("why it was paused"), db_default="")
     error = models.TextField(_("error"), db_default="")
     errors = models.IntegerField(_("errors in a row"), db_default=0)
     fired = models.BigIntegerField(_("jobs made"), db_default=0)
@@ -306,8 +321,8 @@ def _deciding(ids: list[int], alias: str, lock: bool = False) -> dict[int, Any]:
     return {row[0]: row for part in _parts(ids) for row in rows.filter(pk__in=part).values_list("pk", *DECIDING)}
 
 
-def _parts(ids: list[int]) -> Iterator[list[int]]:
-    return (ids[start : start + PART] for start in range(0, len(ids), PART))
+def _parts(items: list[T]) -> Iterator[list[T]]:
+    return (items[start : start + PART] for start in range(0, len(items), PART))
 
 
 def _whole_second(alias: str) -> datetime:

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_jobs import options, registry
+from django_jobs import durations, options, registry
 from django_jobs.cron import BadExpression, Cron
 from django_jobs.engines.base import NewJob
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
@@ -59,6 +59,8 @@ def normalise(schedule: Schedule) -> None:
                 wrong[name] = _duration_said(name, value)
         elif value is not None and not isinstance(value, str | timedelta):
             wrong[name] = _duration_said(name, value)
+    if (job_type := getattr(schedule.type, "job_type", None)) is not None:  # the job itself was given
+        schedule.type = job_type.name
     for name in ("priority", "missed_limit"):
         value = getattr(schedule, name)
         if isinstance(value, bool | float):
@@ -74,6 +76,12 @@ def faults(schedule: Schedule) -> Faults:
         for field, said in check(schedule).items():
             found.setdefault(field, []).extend(said)
     return found
+
+
+def said(error: ValidationError) -> str:
+    """Return the messages of an error by field as one text."""
+    told = ((name, " ".join(texts)) for name, texts in error.message_dict.items())
+    return " ".join(text if text.startswith(name) else f"{name}: {text}" for name, text in told)
 
 
 def choices(schedule: Schedule) -> Faults:
@@ -119,7 +127,8 @@ def check_rules(schedule: Schedule) -> None:
 
 def timing(schedule: Schedule) -> str:
     """Return what decides a schedule's slots as one text, to tell whether it has changed."""
-    return "|".join(str(getattr(schedule, name)) for name in TIMING)
+    anchor = schedule.anchor and from_row(schedule.anchor, _alias(schedule))
+    return "|".join(str(anchor if name == "anchor" else getattr(schedule, name)) for name in TIMING)
 
 
 def zone_data(schedule: Schedule) -> str:
@@ -147,22 +156,29 @@ def _alias(schedule: Schedule) -> str:
 
 
 def _name(schedule: Schedule) -> Faults:
+    name = schedule.name
+    if isinstance(name, str) and not 0 < len(name) <= NAME_LIMIT:
+        return {"name": [f"name is {shown(name)} of {len(name)} characters; give 1 to {NAME_LIMIT}."]}
     try:
-        name = options.text(schedule.name, "name")
+        options.text(name, "name")
     except (InvalidJob, InvalidJobType) as error:
         return {"name": [str(error)]}
-    if len(name) > NAME_LIMIT:
-        return {"name": [f"name is {shown(name)} of {len(name)} characters; give 1 to {NAME_LIMIT}."]}
     return {}
 
 
 def _times(schedule: Schedule) -> Faults:
     if schedule.every is not None:
         if schedule.expression:
-            return {"every": [_("Give a cron expression or an interval, and not both.")]}
+            said = _(
+                "Give a cron expression or an interval (every), and not both: there is %(expression)s and %(every)s."
+            )
+            every = (
+                durations.written(schedule.every) if isinstance(schedule.every, timedelta) else shown(schedule.every)
+            )
+            return {"every": [said % {"expression": shown(schedule.expression), "every": every}]}
         return _duration("every", schedule.every)
     if not schedule.expression:
-        return {"expression": [_("Give a cron expression, as 30 2 * * *, or an interval.")]}
+        return {"expression": [_("Give a cron expression, as 30 2 * * *, or an interval (every).")]}
     try:
         Cron.parse(schedule.expression)
     except BadExpression as error:
@@ -208,18 +224,20 @@ def _duration(name: str, value: object) -> Faults:
 
 
 def _duration_said(name: str, value: object) -> str:
-    least, _most = DURATIONS[name]
-    told = str(value) if isinstance(value, timedelta) else shown(value)
-    return f"{name} is {told}; give a timedelta, or seconds, from {least.total_seconds():g} s to ten years."
+    least = durations.written(DURATIONS[name][0])
+    if isinstance(value, timedelta):
+        return f"{name} is {durations.written(value)}; give {least} to ten years."
+    return f"{name} is {shown(value)}; give a timedelta, or seconds, from {least} to ten years."
 
 
 def _spread(schedule: Schedule) -> Faults:
     if not schedule.spread or _times(schedule) or _duration("spread", schedule.spread):
         return {}
     gap = schedule.every or Cron.parse(schedule.expression).shortest_gap()
-    if gap is None or schedule.spread < gap:
+    if schedule.spread < gap:
         return {}
-    return {"spread": [f"spread is {schedule.spread}; give less than {gap}, the shortest time between two slots."]}
+    spread, less = durations.written(schedule.spread), durations.written(gap)
+    return {"spread": [f"spread is {spread}; give less than {less}, the shortest time between two slots."]}
 
 
 def _limit(schedule: Schedule) -> Faults:
@@ -253,7 +271,7 @@ def _call(schedule: Schedule) -> Faults:
     try:
         call(schedule)
     except (InvalidJob, InvalidJobType) as error:
-        return {"payload": [str(error)]}
+        return {"payload": [str(error).removesuffix(" Nothing was enqueued.")]}
     return {}
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from django.db import transaction
+from django.db import router, transaction
 
 from django_jobs import log
 from django_jobs.engines import engine
+from django_jobs.exceptions import InvalidJob
 from django_jobs.models import Job
-from django_jobs.models.schedule import Schedule
-from django_jobs.queue.new_job import refuse_event_loop
-from django_jobs.schedules import definition
+from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.payload import storable
+from django_jobs.queue.new_job import refuse_event_loop, refuse_split_transaction, transaction_elsewhere
+from django_jobs.schedules import definition, status
+from django_jobs.schedules.overrides import overrides
+
+BY_LIMIT, WHY_LIMIT = 255, 1000
 
 
 def pause(schedule: Schedule, *, why: str, by: str) -> bool:
@@ -23,10 +28,14 @@ def resume(schedule: Schedule, *, why: str, by: str) -> bool:
 
 
 def _enable(schedule: Schedule, enabled: bool, why: str, by: str) -> bool:
-    rows = Schedule.objects.using(schedule._state.db).filter(pk=schedule.pk).exclude(enabled=enabled)
+    alias = router.db_for_write(Schedule, instance=schedule)
+    rows = Schedule.objects.using(alias).filter(pk=schedule.pk).exclude(enabled=enabled)
     with transaction.atomic(using=rows.db):
         changed = bool(rows.update(enabled=enabled))
         if changed:
+            if not enabled:
+                said = {"paused_by": storable(by)[:BY_LIMIT], "paused_why": storable(why)[:WHY_LIMIT]}
+                ScheduleState.objects.using(alias).filter(schedule=schedule.pk).update(**said)
             log.when_committed(rows.db, log.schedule_act, schedule.name, "resumed" if enabled else "paused", by, why)
     schedule.enabled = enabled
     return changed
@@ -34,9 +43,30 @@ def _enable(schedule: Schedule, enabled: bool, why: str, by: str) -> bool:
 
 def run_now(schedule: Schedule, *, why: str, by: str) -> Job:
     refuse_event_loop("run_now")
+    if schedule.pk is None or schedule._state.adding:
+        raise InvalidJob(f"The schedule {schedule.name!r} is not stored, so nothing was made; save it first.")
+    if wrong := status.fault(schedule):
+        raise InvalidJob(f"The schedule {schedule.name!r} is broken, so nothing was made: {wrong}")
     call = replace(definition.call(schedule), schedule=schedule.name)
-    found = engine(schedule._state.db)
+    found = engine(router.db_for_write(Schedule, instance=schedule))
+    refuse_split_transaction(transaction_elsewhere(found.alias), found.alias)
     with found.on_working_connection(), transaction.atomic(using=found.alias):
         job = found.insert(call)
         log.when_committed(found.alias, log.schedule_act, schedule.name, f"run now, as job {job.pk},", by, why)
     return job
+
+
+def take_back(schedule: Schedule, *, why: str, by: str) -> list[str]:
+    """Store a schedule as the code says it, and return the fields that were otherwise.
+
+    Raises ValidationError by field when what the code says cannot be used.
+    """
+    found = overrides(schedule)
+    for name, _kept, says in found:
+        setattr(schedule, name, says)
+    if found:
+        alias = router.db_for_write(Schedule, instance=schedule)
+        with transaction.atomic(using=alias):
+            schedule.save(using=alias)
+            log.when_committed(alias, log.schedule_act, schedule.name, "taken back to what the code says", by, why)
+    return [item.field for item in found]

@@ -15,9 +15,9 @@ from django_jobs.explain import span
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.schedules import code, definition
-from django_jobs.schedules.sync import said
+from django_jobs.schedules.definition import said
 from django_jobs.slots import Slot, Slots, Touched, touched
-from django_jobs.zones import BadZone, Change, changes, zone
+from django_jobs.zones import Change, changes, zone
 
 # A scheduler that runs is never so late without a reason that a person wants to know.
 OVERDUE = timedelta(seconds=10)
@@ -45,7 +45,7 @@ class Preview:
 def condition(schedule: Schedule, now: datetime) -> Condition:
     """Return the state of a stored schedule at the database's time `now`, its `state` being loaded."""
     if not schedule.enabled:
-        return Condition("paused", "It makes no jobs until it is resumed.")
+        return Condition("paused", _paused(schedule, now))
     if is_orphaned(schedule):
         return Condition("orphaned", _orphaned(schedule))
     if wrong := fault(schedule):
@@ -55,6 +55,8 @@ def condition(schedule: Schedule, now: datetime) -> Condition:
         return Condition("overdue", f"No scheduler has seen it yet; {START}.")
     if state.error:
         return Condition("broken", state.error)
+    if state.wake_at is None and state.next_run_at is None:
+        return Condition("overdue", f"It was enabled past Django, and no scheduler has seen it since; {START}.")
     due = state.next_run_at or state.wake_at
     if due is not None and (late := now - from_row(due, _alias(schedule))) > OVERDUE:
         return Condition("overdue", _overdue(state, late))
@@ -94,22 +96,35 @@ def _since(schedule: Schedule, now: datetime) -> datetime:
 
 
 def _changes(schedule: Schedule, slots: Slots, now: datetime) -> list[tuple[Change, Touched]]:
-    try:
-        found = _changes_of(schedule.timezone, now)
-    except BadZone:  # an interval counts on without it
-        return []
-    return [(change, touched(slots, change)) for change in found]
+    return [(change, touched(slots, change)) for change in _changes_of(schedule.timezone, now)]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _changes_of(key: str, now: datetime) -> list[Change]:
     # Thousands of schedules that are shown at once are of a few zones.
     return changes(zone(key), now, CHANGES_SHOWN)
 
 
+def _paused(schedule: Schedule, now: datetime) -> str:
+    state: ScheduleState | None = getattr(schedule, "state", None)
+    since = ""
+    if state and state.paused_at:
+        by = f" by {state.paused_by}" if state.paused_by else ""
+        why = f": {state.paused_why}" if state.paused_why else ""
+        since = f"Paused{by} {span(now - from_row(state.paused_at, _alias(schedule)))} ago{why}. "
+    orphan = " The code that runs here no longer has it." if is_orphaned(schedule) else ""
+    return f"{since}It makes no jobs until it is resumed.{orphan}"
+
+
 def _orphaned(schedule: Schedule) -> str:
-    known = "" if not fault(schedule) else " Its job is not known here either, so nothing is made."
-    return f"The code no longer has it; it goes on until it is paused or deleted.{known}"
+    wrong = fault(schedule) or _error(schedule)
+    rest = f"nothing is made, because {wrong}" if wrong else "it goes on until it is paused or deleted."
+    return f"The code that runs here no longer has it; {rest}"
+
+
+def _error(schedule: Schedule) -> str:
+    state: ScheduleState | None = getattr(schedule, "state", None)
+    return state.error if state else ""
 
 
 def _overdue(state: ScheduleState, late: timedelta) -> str:

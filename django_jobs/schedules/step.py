@@ -13,8 +13,8 @@ from django_jobs.engines.base import NewJob
 from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.payload import storable
 from django_jobs.schedules import definition, due
+from django_jobs.schedules.definition import said
 from django_jobs.schedules.firing import job_of
-from django_jobs.schedules.sync import said
 from django_jobs.slots import CronSlots, Slot, Slots
 
 # Jobs that one schedule makes at once, and a transaction, and their JSON; what is left is made at once afterwards.

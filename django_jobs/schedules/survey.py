@@ -14,7 +14,7 @@ from django_jobs.zones import BadZone
 CHUNK = 1_000
 
 
-def catch_up(alias: str) -> None:
+def adopt(alias: str) -> None:
     """Do for schedules that were stored or enabled past `save()`, as by SQL, what it does; their slots begin now."""
     _anchor(alias)
     states = ScheduleState.objects.using(alias)

@@ -11,14 +11,9 @@ from django_jobs import log
 from django_jobs.models.schedule import Schedule
 from django_jobs.schedules import code, definition
 from django_jobs.schedules.code import CodeSchedule
-from django_jobs.schedules.definition import DURATIONS
+from django_jobs.schedules.definition import said
+from django_jobs.schedules.overrides import FIELDS, as_json, overridden
 
-FIELDS = (
-    "type", "payload", "expression", "every", "timezone", "nonexistent", "ambiguous", "missed", "missed_grace",
-    "missed_limit", "missed_window", "overlap", "spread", "queue", "priority", "enabled",
-)  # fmt: skip
-# Two ways to say one thing: what overrides the one overrides the other.
-TOGETHER = ("expression", "every")
 TRIES = 3
 
 
@@ -60,29 +55,6 @@ def _checked(found: CodeSchedule) -> Schedule:
     return wanted
 
 
-def said(error: ValidationError) -> str:
-    """Return the messages of an error by field as one text."""
-    told = ((name, " ".join(texts)) for name, texts in error.message_dict.items())
-    return " ".join(text if text.startswith(name) else f"{name}: {text}" for name, text in told)
-
-
-def as_json(schedule: Schedule) -> dict[str, Any]:
-    """Return what the code can say of a schedule as JSON; durations are seconds."""
-    found = {name: getattr(schedule, name) for name in FIELDS}
-    for name in DURATIONS:
-        found[name] = None if found[name] is None else found[name].total_seconds()
-    return found
-
-
-def overridden(schedule: Schedule) -> list[str]:
-    """Return the fields in which a schedule of the code is kept otherwise than the code says."""
-    if schedule.code is None:
-        return []
-    now = as_json(schedule)
-    kept = [name for name in FIELDS if name in schedule.code and now[name] != schedule.code[name]]
-    return sorted({*kept, *TOGETHER}) if not set(kept).isdisjoint(TOGETHER) else kept
-
-
 def _store(found: CodeSchedule, alias: str) -> None:
     wanted = _checked(found)
     says = as_json(wanted)
@@ -105,7 +77,7 @@ def _store(found: CodeSchedule, alias: str) -> None:
 def _update(held: Schedule, wanted: Schedule, says: dict[str, Any]) -> None:
     if held.code == says:
         return
-    kept = overridden(held) if held.code is not None else FIELDS
+    kept = overridden(held) if isinstance(held.code, dict) else FIELDS
     for name in FIELDS:
         if name not in kept:
             setattr(held, name, getattr(wanted, name))

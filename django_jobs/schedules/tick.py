@@ -116,7 +116,7 @@ def _written_alone(engine: Engine, step: Step) -> bool:
         return True
     instead = broken(step.name, step.state, error)
     instead.fields |= {name: step.fields[name] for name in LOOKED}
-    step.jobs, step.fields, step.error = [], instead.fields, instead.error
+    step.jobs, step.fields, step.error, step.missed, step.dropped = [], instead.fields, instead.error, 0, 0
     if _written(engine, [step]) is None:
         return True
     log.loop_failed(f"Storing the error of the schedule {step.name}")

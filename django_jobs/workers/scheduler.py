@@ -23,6 +23,8 @@ LONGEST_WAIT = 2.0
 # What is due and not to be had is held by another scheduler, whose transaction takes a moment.
 HELD_SECONDS = 0.05
 SURVEY_SECONDS = 300.0
+# Tables that do not fit are tried again so soon.
+REFUSED_SECONDS = 30.0
 
 
 class Scheduler:
@@ -35,6 +37,9 @@ class Scheduler:
         self._ending = False
         self._begun = False
         self._ended_cut_off = False
+        self._refused_at = 0.0
+        # Nothing was due at the last look.
+        self._at_rest = False
         self._surveyed_at = 0.0
         self._thread = threading.Thread()
         self.ready = threading.Event()
@@ -42,6 +47,7 @@ class Scheduler:
 
     def start(self) -> None:
         self._ending = False
+        self.refused = ""
         self._wake.clear()
         watchdog.start()
         self._thread = threading.Thread(target=self._loop, name="django_jobs-scheduler", daemon=True)
@@ -56,15 +62,25 @@ class Scheduler:
         return not self._thread.is_alive()
 
     def revive(self) -> None:
-        """Start the thread again if it ended without being told to."""
-        if not self._thread.is_alive() and not self._ending:
+        """Start the thread again if it ended without being told to; where it was refused, now and then, as after a migration."""
+        watchdog.start()
+        if self._thread.is_alive() or self._ending:
+            return
+        if not self.refused:
             log.scheduler_stopped()
-            self.start()
+        elif time.monotonic() - self._refused_at < REFUSED_SECONDS:
+            return
+        self.start()
 
     @property
     def cut_off(self) -> bool:
         """Whether the database cannot be reached, or could not when the thread ended."""
         return self._link.cut_off or self._ended_cut_off
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no slot has come that its jobs are not made for, as far as is known."""
+        return self._at_rest or bool(self.refused)
 
     def _loop(self) -> None:
         while not self._ending:
@@ -86,7 +102,7 @@ class Scheduler:
                 pause = self._tick()
         except Exception as error:
             if not self._begun and (refused := missing_tables(error)):
-                self.refused = refused
+                self.refused, self._refused_at = refused, time.monotonic()
                 return 0.0
             found = self._link.failed("Making the jobs of schedules", error)
             return LONGEST_WAIT if found is None else found
@@ -97,20 +113,21 @@ class Scheduler:
         for model in (Schedule, ScheduleState):  # are the tables there, with all columns?
             list(model.objects.using(self._engine.alias).filter(pk=0))
         sync(self._engine.alias)
-        self._catch_up()
+        self._adopt()
         survey.recompute_stale(self._engine.alias)
         log.scheduler_started(Schedule.objects.using(self._engine.alias).count())
         self._begun = True
 
-    def _catch_up(self) -> None:
-        survey.catch_up(self._engine.alias)
+    def _adopt(self) -> None:
+        survey.adopt(self._engine.alias)
         self._surveyed_at = time.monotonic()
 
     def _tick(self) -> float:
         if time.monotonic() - self._surveyed_at > SURVEY_SECONDS:
-            self._catch_up()
+            self._adopt()
         # Looked at first: a tick takes the lock of a whole SQLite database.
         due_in = tick.due_in(self._engine, self._types)
+        self._at_rest = due_in != 0
         if due_in is None or due_in > 0:
             return LONGEST_WAIT if due_in is None else min(due_in, LONGEST_WAIT)
         if tick.tick(self._engine, self._types, self._label).taken:

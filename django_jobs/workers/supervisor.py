@@ -57,6 +57,7 @@ class Supervisor:
         outage = Outage("supervisor", plan.settings.lease)
         self._heart = Heart(self._engine, plan, pulse, rescuer, outage)
         self._scheduler = Scheduler(self._engine, plan.settings, outage) if plan.schedule else None
+        self._refusal = ""
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
         self._stopped_before = 0
@@ -131,8 +132,7 @@ class Supervisor:
                 self._restore_template()
             else:
                 self._heart.revive()
-                if self._scheduler is not None:
-                    self._scheduler.revive()
+                self._revive_scheduler()
                 self._drainer.look(self._awake_since, self._heart.cut_off)
                 self._crew.start_missing()
                 self._replace_hanging()
@@ -162,6 +162,14 @@ class Supervisor:
         if self._scheduler is not None:
             self._scheduler.start()
 
+    def _revive_scheduler(self) -> None:
+        if self._scheduler is None:
+            return
+        if self._scheduler.refused and self._scheduler.refused != self._refusal:
+            self._refusal = self._scheduler.refused
+            log.scheduler_refused(self._refusal)
+        self._scheduler.revive()
+
     def _end_scheduler(self, timeout: float) -> bool:
         return self._scheduler is None or self._scheduler.end(timeout)
 
@@ -187,7 +195,8 @@ class Supervisor:
                 self._crew.kill(place, "its process did not answer")
 
     def _stop_when_drained(self) -> None:
-        if self._plan.burst and self._crew.all_idle and self._heart.drained(self._crew.counters()):
+        scheduled = self._scheduler is None or self._scheduler.at_rest
+        if self._plan.burst and scheduled and self._crew.all_idle and self._heart.drained(self._crew.counters()):
             self._begin_stop("Nothing is due")
 
     def _begin_stop(self, why: str) -> None:
@@ -221,8 +230,9 @@ class Supervisor:
     def _finish(self) -> int:
         self._summary_at = 0.0
         self._summarise()
-        self._end_scheduler(END_SECONDS)
-        all_back = self._heart.end(END_SECONDS)
+        began = time.monotonic()
+        self._end_scheduler(END_SECONDS / 2)
+        all_back = self._heart.end(began + END_SECONDS - time.monotonic())
         self._crew.dismiss_template()
         if self._heart.cut_off:
             code = DATABASE_AWAY

@@ -67,7 +67,7 @@ def test_what_cannot_be_run_says_so_and_its_neighbours_run(site: Site) -> None:
     answer = act_on_list(site, "run", gone, good)
     refused, made = messages(answer)
     assert refused.startswith(
-        f"Schedule {MARKUP} was not run. type is 'shop.gone', and no job of that name is known here"
+        f"The schedule {MARKUP!r} is broken, so nothing was made: type is 'shop.gone', and no job of that name is known"
     )
     assert "of good was made" in made
     assert MARKUP not in answer.content.decode()
@@ -155,7 +155,8 @@ def test_what_is_kept_otherwise_than_the_code_says_is_shown_and_taken_back(
     assert messages(act(site, "as_code", found)) == ["Schedule nightly is as the code says."]
     answer = save(site, found, expression="31 2 * * *", spread="5m", _continue="")
     assert [field for field, _kept, _code in answer.context["panel"]["overrides"]] == ["cron expression"]
-    save(site, found, expression="", every="90m", spread="10m", enabled="")
+    save(site, found, expression="", every="90m", spread="10m")
+    act(site, "pause", found)
     read = text(page(site, found))
     assert "Cron expression – 30 2 * * *" in read  # noqa: RUF001 - nothing, as the pages show it
     assert "Every 90m –" in read  # noqa: RUF001

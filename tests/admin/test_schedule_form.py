@@ -106,7 +106,7 @@ def test_the_name_stays_once_it_is_stored(site: Site) -> None:
         ({"every": "5m"}, "every", "not both"),
         ({"expression": "", "every": "soon"}, "every", "give seconds, or a number with s, m, h or d"),
         ({"expression": "", "every": "999999999999d"}, "every", "ten years at most"),
-        ({"expression": "", "every": "0"}, "every", "from 1 s to ten years"),
+        ({"expression": "", "every": "0"}, "every", "give 1s to ten years"),
         ({"expression": "", "every": "11y"}, "every", "give seconds"),
         ({"timezone": "Mars"}, "timezone", "Mars"),
         ({"timezone": "../x"}, "timezone", "../x"),

@@ -51,7 +51,7 @@ def test_the_list_says_of_each_schedule_its_state_and_why(site: Site, monkeypatc
     assert "overdue Its slot came 5 min ago, and no scheduler that knows its job has looked" in overdue
     assert "paused It makes no jobs until it is resumed." in paused
     assert "broken timezone: Time zone &#x27;Mars&#x27; is not known here" in broken
-    assert "orphaned The code no longer has it; it goes on until it is paused or deleted." in orphaned
+    assert "orphaned The code that runs here no longer has it; it goes on until it is paused or deleted." in orphaned
 
 
 def test_times_are_those_of_the_schedules_zone_and_of_the_viewers_unless_they_show_the_same(site: Site) -> None:

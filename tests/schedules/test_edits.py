@@ -160,7 +160,7 @@ def test_what_passed_while_it_was_paused_does_not_fire_when_it_is_resumed(engine
     assert look(engine, schedule) == 0
     switch(engine, schedule, by, True)
     before = clock(engine)
-    survey.catch_up(engine.alias)  # as schedulers do from time to time
+    survey.adopt(engine.alias)  # as schedulers do from time to time
     assert tick(engine) == (1, 0)
     found = state(engine, schedule)
     assert before - SECOND < found.changed_at
@@ -186,7 +186,7 @@ def test_a_paused_schedule_is_not_looked_at(engine: Engine) -> None:
     schedule.pause()
     assert state(engine, schedule).wake_at is None
     assert tick(engine) == (0, 0)
-    survey.catch_up(engine.alias)
+    survey.adopt(engine.alias)
     assert tick(engine) == (0, 0)
 
 
@@ -194,7 +194,7 @@ def test_a_pause_by_hand_that_no_scheduler_saw_leaves_the_slots_as_they_are(engi
     schedule = late(engine, HOUR, MINUTE)
     switch(engine, schedule, "SQL", False)
     switch(engine, schedule, "SQL", True)
-    survey.catch_up(engine.alias)
+    survey.adopt(engine.alias)
     assert tick(engine).fired == 1
 
 
@@ -234,7 +234,7 @@ def test_a_schedule_inserted_by_sql_begins_when_a_scheduler_sees_it_and_counts_f
     before = clock(engine).replace(microsecond=0)
     interval_one = insert(engine, "by SQL", interval, "")
     cron = insert(engine, "cron by SQL", "NULL", "* * * * *")
-    survey.catch_up(engine.alias)
+    survey.adopt(engine.alias)
     assert tick(engine) == (2, 0)
     anchor = again(engine, interval_one).anchor
     assert anchor is not None
@@ -242,7 +242,7 @@ def test_a_schedule_inserted_by_sql_begins_when_a_scheduler_sees_it_and_counts_f
     assert anchor.microsecond == 0
     assert state(engine, interval_one).next_run_at == anchor + MINUTE
     assert state(engine, cron).next_run_at.second == 0
-    survey.catch_up(engine.alias)
+    survey.adopt(engine.alias)
     assert tick(engine) == (0, 0)
 
 

@@ -48,7 +48,7 @@ def test_a_schedule_ticks_right_where_the_project_has_no_time_zones(without: Eng
     assert tick(engine).fired == 0
     assert 0 < (ticks.due_in(engine, TYPES) or 0) <= 60
     survey.recompute_stale(engine.alias)
-    survey.catch_up(engine.alias)
+    survey.adopt(engine.alias)
     assert tick(engine).taken == 0
     settings.USE_TZ, settings.TIME_ZONE = True, "UTC"
 

@@ -188,7 +188,7 @@ def test_two_schedulers_that_start_at_once_make_the_states_of_rows_without_one_o
         [Schedule(name=f"b{number}", type=nothing.name, every=HOUR) for number in range(50)]
     )
     states(engine).all().delete()
-    together([partial(survey.catch_up, engine.alias)] * 3)
+    together([partial(survey.adopt, engine.alias)] * 3)
     assert states(engine).count() == 50
     assert tick(engine).taken == 50
 

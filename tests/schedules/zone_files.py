@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from django_jobs.zones import data_of
+from django_jobs.zones import forget
 
 ZONE = "Test/Zone"
 
@@ -33,11 +33,6 @@ class Hosts:
     def be(self, name: str) -> None:
         zoneinfo.reset_tzpath(to=[str(self._directory / name)])
         forget()
-
-
-def forget() -> None:
-    zoneinfo.ZoneInfo.clear_cache()
-    data_of.cache_clear()
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def schedules_that_are_refused() -> None:
     schedule("@daily")(plain_scheduled)  # type: ignore[type-var]
     schedule(scheduled)  # type: ignore[arg-type]
     schedule("@daily", "UTC")  # type: ignore[call-arg, arg-type]
-    schedule("@daily", colour="red")  # type: ignore[call-arg]
+    schedule("@daily", colour="red")  # type: ignore[arg-type]
     schedule(every="60")  # type: ignore[arg-type]
     schedule("@daily", missed="sometimes")  # type: ignore[arg-type]
     schedule("@daily", nonexistent="later")  # type: ignore[arg-type]

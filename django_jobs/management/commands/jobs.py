@@ -80,7 +80,7 @@ class Command(given.Checked):
             shown_in=shown_in,
             limit=limit + 1,
         )
-        lines = text_schedules.schedules(rows[:limit], options["tz"])
+        lines = text_schedules.schedules(rows[:limit], options["tz"], report_schedules.only_in_code())
         if len(rows) > limit:
             lines.append(f"There are more: these are the first {limit}. Name those that you want, or give --state.")
         return Answer(rows[:limit], lines)

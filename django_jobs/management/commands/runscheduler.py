@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from typing import Any
 
 from django_jobs import log
@@ -11,6 +10,7 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.management.given import Checked, refuse, show_log
 from django_jobs.workers.connections import configure_connections
+from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.scheduler import Scheduler
 
@@ -38,9 +38,10 @@ class Command(Checked):
 
 
 def _run(scheduler: Scheduler) -> int:
-    told = threading.Event()
+    # A pipe and no event, whose lock the handler might find taken by the very thread that it interrupts.
+    told = Doorbell()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda *_: told.ring())
     scheduler.start()
     while not told.wait(LOOK_SECONDS):
         if scheduler.refused:

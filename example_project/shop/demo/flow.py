@@ -59,6 +59,7 @@ def _stay_open(server: web.Server, workers: Workers, say: Callable[[str], None])
     with server.serving():
         say(f"\nThe shop:   {server.url}/  (enqueue jobs there, and watch them)")
         say(f"The admin:  {server.url}/admin/  user {web.USER}, password {password}")
+        say("Three schedules are under Schedules there: the day's takings, the week's mail, and tidying up.")
         say("The workers go on. Ctrl-C ends them and this demo.")
         try:
             while True:
