@@ -114,7 +114,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      "expression is '30 2 * 3 0#2', and in America/New_York the clock jumps over all of its times"),
     ({"expression": 5}, "expression: Cron expression 5"),
     ({"expression": ["* * * * *"]}, "expression: Cron expression ['* * * * *']"),
-    ({"expression": "* * * * *", "every": 60}, "every: Give a cron expression or an interval (every), and not both: there is '* *"),
+    ({"expression": "* * * * *", "every": 60}, "every: Give a cron expression or an interval (every), and not both: "),
     ({"every": 0}, "every is 0s; give 1s to ten years."),
     ({"every": "60"}, "every is '60'; give a timedelta, or seconds, from 1s to ten years."),
     ({"every": True}, "every is True; give a timedelta"),
