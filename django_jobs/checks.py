@@ -61,7 +61,7 @@ def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
     return [
         Error(
             f"The schedule {found.name!r} of {found.place} cannot be used: {said}",
-            hint="See docs/schedules.md for what a schedule may say. Until then it is not stored, or left as it was.",
+            hint="See docs/schedules.md for what a schedule may say. With --skip-checks it is left out, and others run.",
             id="django_jobs.E008",
         )
         for found in code.schedules()
