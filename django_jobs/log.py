@@ -281,6 +281,16 @@ def schedule_act(name: str, what: str, by: str, why: str) -> None:
     _say(logging.INFO, "Schedule %s is %s%s%s", name, what, f" by {by}" if by else "", f": {why}" if why else "")
 
 
+def schedules_held(error: BaseException) -> None:
+    if _is_to_be_said("schedules held"):
+        said = str(error).strip().split("\n")[0]
+        _say(
+            logging.WARNING,
+            "No jobs of schedules can be stored now, another transaction holds a table or rows: %s",
+            said,
+        )
+
+
 def schedule_not_stored(name: str, place: str, error: str) -> None:
     _say(logging.ERROR, "The schedule %s of %s cannot be used, and is left as it was: %s", name, place, error)
 

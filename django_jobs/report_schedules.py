@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 from django.core.exceptions import ValidationError
 
 from django_jobs.engines import jobs_alias
+from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import database_now, from_row
-from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.schedules import code, rows, status
 from django_jobs.schedules.firing import offset
 from django_jobs.schedules.overrides import overrides

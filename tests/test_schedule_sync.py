@@ -13,9 +13,8 @@ from django.test.utils import CaptureQueriesContext
 
 from django_jobs import registry
 from django_jobs.engines.base import Engine
-from django_jobs.models import Job
+from django_jobs.models import Job, Schedule, ScheduleState
 from django_jobs.models.clock import for_row, from_row
-from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.schedules import overrides, status, sync, tick
 from django_jobs.schedules.overrides import overridden
 from tests.app.jobs import leave_effect, nothing

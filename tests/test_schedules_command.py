@@ -16,8 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django_jobs import report_schedules
 from django_jobs.management import text_schedules
 from django_jobs.management.commands import jobs
-from django_jobs.models import Job
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Job, Schedule, ScheduleState
 from django_jobs.schedules import code
 from tests.acts import Ran
 from tests.app.jobs import nothing

@@ -41,7 +41,7 @@ def label(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def known_zones() -> tuple[str, ...]:
-    return tuple(sorted(available_timezones()))
+    return tuple(sorted(available_timezones() - {"Factory", "localtime"}))
 
 
 class Suggesting(forms.TextInput):

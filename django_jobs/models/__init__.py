@@ -1,6 +1,7 @@
 from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
-from django_jobs.models.schedule import Schedule, ScheduleQuerySet, ScheduleState
+from django_jobs.models.schedule import Schedule, ScheduleQuerySet
+from django_jobs.models.schedule_state import ScheduleState
 from django_jobs.models.worker import Worker
 
 __all__ = ["Job", "JobQuerySet", "Pause", "Schedule", "ScheduleQuerySet", "ScheduleState", "Worker"]

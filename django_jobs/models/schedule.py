@@ -7,13 +7,13 @@ from typing import Any, ClassVar, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import models, router, transaction
+from django.db import DatabaseError, connections, models, router, transaction
 from django.db.models import Q
-from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.exceptions import shown
-from django_jobs.models.clock import Clock, database_now, for_row
+from django_jobs.models.clock import database_now, for_row
+from django_jobs.models.schedule_state import PART, ScheduleState
 
 T = TypeVar("T")
 
@@ -22,8 +22,6 @@ NAME_LIMIT = 200
 TIMING = ("expression", "every", "anchor", "timezone", "nonexistent", "ambiguous")
 # What decides whether they begin anew: these and whether there are any.
 DECIDING = (*TIMING, "enabled")
-# Rows that are named in one statement.
-PART = 500
 
 
 def project_zone() -> str:
@@ -37,9 +35,11 @@ def no_arguments() -> dict[str, Any]:
 class ScheduleQuerySet(models.QuerySet["Schedule"]):
     def update(self, **values: Any) -> int:
         """Update rows without checking them, as any queryset does; new times begin now, and nothing of the past fires."""
-        if values.keys().isdisjoint(DECIDING):
-            return super().update(**values)
         self._for_write = True
+        if values.keys().isdisjoint(DECIDING):
+            changed = super().update(**values)
+            ScheduleState.objects.using(self.db).try_again()
+            return changed
         with transaction.atomic(using=self.db):
             ids = sorted(self.values_list("pk", flat=True))
             before = _deciding(ids, self.db, lock=True)
@@ -51,6 +51,22 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
         return changed
 
     update.alters_data = True  # type: ignore[attr-defined]
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Delete schedules and their states, also such as cannot be read; the jobs that they made stay."""
+        self._for_write = True
+        alias, deleted = self.db, 0
+        with transaction.atomic(using=alias):
+            for part in _parts(sorted(self.values_list("pk", flat=True))):
+                # As all who take both: the schedule first.
+                rows = Schedule.objects.using(alias).filter(pk__in=part)
+                list(rows.order_by("pk").select_for_update().values_list("pk", flat=True))
+                ScheduleState.objects.using(alias).filter(schedule__in=part)._raw_delete(alias)
+                deleted += rows._raw_delete(alias)
+        return deleted, {Schedule._meta.label: deleted} if deleted else {}
+
+    delete.alters_data = True  # type: ignore[attr-defined]
+    delete.queryset_only = True  # type: ignore[attr-defined]
 
     def bulk_create(self, objs: Iterable[Schedule], *args: Any, **kwargs: Any) -> list[Schedule]:
         """Check and store many schedules. Raises ValidationError naming the schedule, before anything is written."""
@@ -206,6 +222,13 @@ class Schedule(models.Model):
             else:
                 states.filter(schedule=self.pk).try_again()
 
+    def delete(self, using: str | None = None, keep_parents: bool = False) -> tuple[int, dict[str, int]]:
+        """Delete this schedule; the jobs that it made stay."""
+        alias = using or router.db_for_write(type(self), instance=self)
+        count, deleted = Schedule.objects.using(alias).filter(pk=self.pk).delete()
+        self.pk = None
+        return count, deleted
+
     def pause(self, *, why: str = "", by: str = "") -> bool:
         """Make no more jobs until `resume`; those that were made stay. Return False when it was paused already.
 
@@ -231,94 +254,21 @@ class Schedule(models.Model):
         return operate.run_now(self, why=why, by=by)
 
 
-class ScheduleStateQuerySet(models.QuerySet["ScheduleState"]):
-    def begin_anew(self) -> None:
-        """Have slots count from now, by the database's clock: the definition has changed, or it was resumed."""
-        fresh = {
-            "changed_at": Clock(),
-            "timing": "",
-            "next_run_at": None,
-            "pending_slot": None,
-            "last_reading": "",
-            "error": "",
-            "errors": 0,
-        }
-        on = Schedule.objects.using(self.db).filter(enabled=True)
-        nobody = {"paused_by": "", "paused_why": ""}
-        self.filter(schedule__in=on).update(**fresh, **nobody, wake_at=Clock(), paused_at=None)
-        self.exclude(schedule__in=on).update(**fresh, **nobody, wake_at=None, paused_at=Clock())
-
-    def try_again(self) -> None:
-        """Have the scheduler look at broken ones now."""
-        self.exclude(error="").filter(schedule__enabled=True).update(wake_at=Clock())
-
-    def add_missing(self, pk: int | None = None) -> None:
-        """Make the states of schedules that have none, all or one."""
-        lacking = Schedule.objects.using(self.db).filter(state__isnull=True)
-        if pk is not None:
-            lacking = lacking.filter(pk=pk)
-        for enabled in (True, False):
-            ids = lacking.filter(enabled=enabled).values_list("pk", flat=True)
-            wake = {"wake_at": Clock()} if enabled else {}
-            states = [ScheduleState(schedule_id=pk, changed_at=Clock(), **wake) for pk in ids]
-            self.bulk_create(states, batch_size=PART, ignore_conflicts=True)
-
-
-class ScheduleStateManager(models.Manager["ScheduleState"].from_queryset(ScheduleStateQuerySet)):  # type: ignore[misc]
-    pass
-
-
-class ScheduleState(models.Model):
-    """What the scheduler knows of a schedule; apart from it, so that no form or `save()` carries old values back."""
-
-    schedule = models.OneToOneField(Schedule, models.CASCADE, primary_key=True, related_name="state")
-    # When a scheduler is to look at it: at its next slot, at once, or when something is to be tried again.
-    wake_at = models.DateTimeField(_("looked at next"), null=True)
-    # The first slot after the later of last_slot and changed_at, once a scheduler has found it.
-    next_run_at = models.DateTimeField(_("next slot"), null=True)
-    changed_at = models.DateTimeField(_("slots count from"), db_default=Now())
-    # Of what next_run_at was computed: the timing of the schedule, and the data of its time zone.
-    timing = models.TextField(db_default="")
-    zone_data = models.CharField(max_length=64, db_default="")
-    last_slot = models.DateTimeField(_("last slot"), null=True)
-    # The local time that last_slot stands for, by the wall clock, and which pass of it.
-    last_reading = models.CharField(max_length=30, db_default="")
-    last_fold = models.SmallIntegerField(db_default=0)
-    last_fired_at = models.DateTimeField(_("last job made at"), null=True)
-    last_fired_slot = models.DateTimeField(_("last slot with a job"), null=True)
-    last_job = models.BigIntegerField(_("last job"), null=True)
-    pending_slot = models.DateTimeField(_("slot that waits for the run before it"), null=True)
-    paused_at = models.DateTimeField(_("paused at"), null=True)
-    paused_by = models.CharField(_("paused by"), max_length=255, db_default="")
-    paused_why = models.TextField(_("why it was paused"), db_default="")
-    error = models.TextField(_("error"), db_default="")
-    errors = models.IntegerField(_("errors in a row"), db_default=0)
-    fired = models.BigIntegerField(_("jobs made"), db_default=0)
-    missed = models.BigIntegerField(_("slots missed"), db_default=0)
-    skipped = models.BigIntegerField(_("slots skipped"), db_default=0)
-    dropped = models.BigIntegerField(_("slots dropped"), db_default=0)
-    looked_at = models.DateTimeField(_("last looked at"), null=True)
-    looked_by = models.CharField(_("by"), max_length=255, db_default="")
-
-    objects: ClassVar[ScheduleStateManager] = ScheduleStateManager()
-
-    class Meta:
-        verbose_name = _("state of a schedule")
-        verbose_name_plural = _("states of schedules")
-        default_permissions = ()
-        indexes = [
-            models.Index(fields=["wake_at"], name="django_jobs_schedule_wake", condition=Q(wake_at__isnull=False)),
-        ]
-
-    def __str__(self) -> str:
-        return str(self.schedule_id)
-
-
 def _deciding(ids: list[int], alias: str, lock: bool = False) -> dict[int, Any]:
     # By id and in their order: a join cannot be locked always, and all who take several take them so.
     rows = Schedule.objects.using(alias).order_by("pk")
     rows = rows.select_for_update() if lock else rows
-    return {row[0]: row for part in _parts(ids) for row in rows.filter(pk__in=part).values_list("pk", *DECIDING)}
+    found: dict[int, Any] = {}
+    for part in _parts(ids):
+        try:
+            found |= {row[0]: row for row in rows.filter(pk__in=part).values_list("pk", *DECIDING)}
+        except (DatabaseError, TypeError, ValueError, OverflowError):
+            if not connections[alias].is_usable():
+                raise
+            # One of them cannot be read, and is taken as changed.
+            locked = rows.filter(pk__in=part).values_list("pk", flat=True)
+            found |= {pk: object() for pk in locked}
+    return found
 
 
 def _parts(items: list[T]) -> Iterator[list[T]]:

@@ -110,7 +110,7 @@ def slots(schedule: Schedule, now: datetime) -> Slots:
         raise ValidationError(wrong)
     if schedule.every is not None:
         anchor = schedule.anchor and from_row(schedule.anchor, _alias(schedule))
-        return EverySlots(schedule.every, anchor or now.astimezone(UTC).replace(microsecond=0))
+        return EverySlots(schedule.every, anchor or _utc(now).replace(microsecond=0))
     return CronSlots(
         Cron.parse(schedule.expression),
         zone(schedule.timezone),
@@ -121,7 +121,7 @@ def slots(schedule: Schedule, now: datetime) -> Slots:
 
 def check_rules(schedule: Schedule) -> None:
     """Raise ValidationError by field when what is to become of missed slots cannot be used."""
-    if wrong := {**_durations(schedule), **_limit(schedule)}:
+    if wrong := {**_durations(schedule), **_limit(schedule), **_spread(schedule)}:
         raise ValidationError(wrong)
 
 
@@ -147,6 +147,13 @@ def call(schedule: Schedule) -> NewJob:
         priority=None if schedule.priority is None else options.priority(schedule.priority),
     )
     return new_job(job_type, using, args, kwargs)
+
+
+def _utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # at an end of the calendar
+        return moment.replace(tzinfo=UTC)
 
 
 def _alias(schedule: Schedule) -> str:

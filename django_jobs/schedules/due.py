@@ -101,7 +101,7 @@ def _parted(slots: Slots, rules: Rules, past: Past, now: datetime, found: Decisi
     dropped: all of them lie before those that are run, so that the newest of them is the last slot until one is run.
     """
     in_time_after = _in_time_after(rules, past, now)
-    coming = takewhile(lambda slot: slot.at <= now, slots.after(in_time_after))
+    coming = islice(takewhile(lambda slot: slot.at <= now, slots.after(in_time_after)), MOST_COUNTED)
     fresh = list(islice((slot for slot in coming if not _had(slot, slots, past)), MOST_IN_TIME))
     late: list[Slot] = []
     for slot in islice(slots.until(in_time_after), MOST_COUNTED):

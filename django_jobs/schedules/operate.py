@@ -9,8 +9,7 @@ from django.db import router, transaction
 from django_jobs import log
 from django_jobs.engines import engine
 from django_jobs.exceptions import InvalidJob
-from django_jobs.models import Job
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Job, Schedule, ScheduleState
 from django_jobs.payload import storable
 from django_jobs.queue.new_job import refuse_event_loop, refuse_split_transaction, transaction_elsewhere
 from django_jobs.schedules import definition, status

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from django_jobs.models.schedule import Schedule
+from django.db import DatabaseError, connections
+
+from django_jobs.models import Schedule, ScheduleState
+from django_jobs.models.clock import Clock
+
+T = TypeVar("T")
+# What the driver, or a field of Django, raises of a value that it cannot take.
+UNREADABLE = (DatabaseError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 def schedules(alias: str, ids: Sequence[int], *related: str) -> dict[int, Schedule | Exception]:
-    """Return those that are there, by id; of one whose values the driver or Django cannot take, the error."""
+    """Return those that are there, by id; of one that cannot be read, the error."""
     rows = Schedule.objects.using(alias)
     if related:
         rows = rows.select_related(*related)
+    return _read(alias, ids, rows.in_bulk)
+
+
+def states(alias: str, ids: Sequence[int]) -> dict[int, ScheduleState | Exception]:
+    """Return the states that are there, each with the time as `clock`, by id; of one that cannot be read, the error."""
+    return _read(alias, ids, ScheduleState.objects.using(alias).annotate(clock=Clock()).in_bulk)
+
+
+def _read(alias: str, ids: Sequence[int], read: Callable[[Sequence[int]], dict[Any, T]]) -> dict[int, T | Exception]:
     try:
-        return {**rows.in_bulk(ids)}
-    except Exception:
-        found: dict[int, Schedule | Exception] = {}
-        for pk in ids:
-            try:
-                found |= rows.in_bulk([pk])
-            except Exception as error:
-                found[pk] = error
-        return found
+        return {**read(ids)}
+    except UNREADABLE:
+        if not connections[alias].is_usable():
+            raise
+    found: dict[int, T | Exception] = {}
+    for pk in ids:
+        try:
+            found |= read([pk])
+        except UNREADABLE as error:
+            found[pk] = error
+    return found

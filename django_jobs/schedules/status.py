@@ -12,8 +12,8 @@ from django.core.exceptions import ValidationError
 
 from django_jobs.engines import jobs_alias
 from django_jobs.explain import span
+from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import from_row
-from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.schedules import code, definition
 from django_jobs.schedules.definition import said
 from django_jobs.slots import Slot, Slots, Touched, touched
@@ -55,6 +55,8 @@ def condition(schedule: Schedule, now: datetime) -> Condition:
         return Condition("overdue", f"No scheduler has seen it yet; {START}.")
     if state.error:
         return Condition("broken", state.error)
+    if state.wake_at is None and state.next_run_at is None and state.timing:
+        return Condition("broken", "No slot of it comes any more after the last one that its state names.")
     if state.wake_at is None and state.next_run_at is None:
         return Condition("overdue", f"It was enabled past Django, and no scheduler has seen it since; {START}.")
     due = state.next_run_at or state.wake_at

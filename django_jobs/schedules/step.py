@@ -10,7 +10,8 @@ from django.core.exceptions import ValidationError
 
 from django_jobs.conf import conf
 from django_jobs.engines.base import NewJob
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Schedule, ScheduleState
+from django_jobs.models.clock import Clock
 from django_jobs.payload import storable
 from django_jobs.schedules import definition, due
 from django_jobs.schedules.definition import said
@@ -22,6 +23,7 @@ MOST_JOBS = 1_000
 MOST_CHARACTERS = 4_000_000
 # How often a slot that waits for the run before it looks whether that has ended.
 PENDING_SECONDS = 1.0
+HELD_SECONDS = 2.0
 FIRST_RETRY, LONGEST_RETRY = 15.0, 3600.0
 ERROR_LIMIT = 1_000
 
@@ -59,6 +61,19 @@ def broken(name: str, state: Any, error: Exception) -> Step:
         "wake_at": state.clock + timedelta(seconds=wait),
     }
     return Step(name, state, fields, error=fields["error"])
+
+
+def wait(step: Step) -> Step:
+    """Return the step of a schedule whose job cannot be stored just now: it is looked at again a moment later."""
+    return Step(step.name, step.state, {"wake_at": step.state.clock + timedelta(seconds=HELD_SECONDS)})
+
+
+def unreadable(pk: int, error: Exception) -> Step:
+    """Return the step of a schedule whose state cannot even be read: what keeps it from stopping the others."""
+    text = f"Its state cannot be read ({str(error) or type(error).__name__})"
+    text = storable(text)[:ERROR_LIMIT]
+    fields = {"error": text, "errors": 1, "wake_at": Clock() + timedelta(seconds=LONGEST_RETRY)}
+    return Step(f"of id {pk}", ScheduleState(pk=pk), fields, error=text)
 
 
 def _decided(schedule: Schedule, state: ScheduleState, busy: bool, now: datetime) -> Step:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.db import transaction
+from django.db.models import QuerySet
 
+from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import Clock, database_now, for_row
-from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.schedules import definition, rows
 from django_jobs.zones import BadZone
 
@@ -25,7 +26,8 @@ def adopt(alias: str) -> None:
 
 
 def _anchor(alias: str) -> None:
-    floating = Schedule.objects.using(alias).filter(anchor=None, every__isnull=False)
+    # By no update of ours, which reads what it updates: such a row may be one that cannot be read.
+    floating: QuerySet[Schedule] = QuerySet(Schedule, using=alias).filter(anchor=None, every__isnull=False)
     if floating.exists():
         floating.update(anchor=for_row(database_now(alias).replace(microsecond=0), alias))
 

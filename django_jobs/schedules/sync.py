@@ -58,6 +58,9 @@ def _checked(found: CodeSchedule) -> Schedule:
 def _store(found: CodeSchedule, alias: str) -> None:
     wanted = _checked(found)
     says = as_json(wanted)
+    # Read before it is held: most often nothing has changed, and somebody may hold it.
+    if Schedule.objects.using(alias).filter(name=found.name).values_list("code", flat=True).first() == says:
+        return
     for _ in range(TRIES):
         with transaction.atomic(using=alias):
             held = Schedule.objects.using(alias).select_for_update().filter(name=found.name).first()

@@ -13,17 +13,16 @@ from django.db import DatabaseError, transaction
 from django_jobs import log
 from django_jobs.engines.base import Engine, NewJob
 from django_jobs.exceptions import EnqueueTimeout
-from django_jobs.models import Job
+from django_jobs.models import Job, ScheduleState
 from django_jobs.models.clock import Clock, for_row, from_row
-from django_jobs.models.schedule import ScheduleState
 from django_jobs.schedules import rows
-from django_jobs.schedules.step import MOST_CHARACTERS, MOST_JOBS, Step, broken, look
+from django_jobs.schedules.step import MOST_CHARACTERS, MOST_JOBS, Step, broken, look, unreadable, wait
 
 # Schedules in one transaction, and the seconds after which it takes no further one.
 BATCH = 200
 BATCH_SECONDS = 0.5
 # What may go wrong with what is written of one schedule.
-WRITING = (DatabaseError, EnqueueTimeout)
+WRITING = (DatabaseError, EnqueueTimeout, TypeError, ValueError, OverflowError)
 LOOKED = ("looked_at", "looked_by")
 
 
@@ -34,18 +33,24 @@ class Ticked(NamedTuple):
     fired: int
 
 
-def tick(engine: Engine, types: Sequence[str], looked_by: str) -> Ticked:
+class Held(Exception):
+    """What the jobs of schedules are stored in is held by another transaction; nothing was written."""
+
+
+def tick(engine: Engine, types: Sequence[str], looked_by: str, *, newest: bool = False) -> Ticked:
     """Look at schedules that are due, of types that are known here, and that no other scheduler is looking at.
 
-    An error of one is written on that one, and touches no other.
+    Those that are due longest come first, or last with `newest`: where very many are due, as after an edit of all, in
+    turns, so that what comes meanwhile is not behind them all. An error of one is written on that one, and touches no
+    other. Raises Held when it is not one of them whose job cannot be stored.
     """
     with engine.storing():
-        states = list(_due(engine.alias, types))
-        if not states:
+        ids = list(_due(engine.alias, types, newest))
+        if not ids:
             return Ticked(0, 0)
-        steps = _steps(engine.alias, states, looked_by)
+        steps = _steps(engine.alias, ids, looked_by)
         if _written(engine, steps):
-            steps = [step for step in steps if _written_alone(engine, step)]
+            steps = _written_alone(engine, steps)
         log.when_committed(engine.alias, log.schedules_looked_at, [_told(step) for step in steps])
     return Ticked(len(steps), sum(len(step.jobs) for step in steps))
 
@@ -53,25 +58,34 @@ def tick(engine: Engine, types: Sequence[str], looked_by: str) -> Ticked:
 def due_in(engine: Engine, types: Sequence[str]) -> float | None:
     """Return the seconds until a schedule is due, 0 when one is, None when there is none."""
     states = ScheduleState.objects.using(engine.alias).filter(wake_at__isnull=False, schedule__type__in=types)
-    first = states.order_by("wake_at").annotate(clock=Clock()).values_list("wake_at", "clock").first()
+    try:
+        first = states.order_by("wake_at").annotate(clock=Clock()).values_list("wake_at", "clock").first()
+    except rows.UNREADABLE:
+        if not engine.connection.is_usable():
+            raise
+        return 0.0  # the tick finds out which one it is
     if first is None:
         return None
+    if None in first:  # no time, as Django takes it: of such a row as well
+        return 0.0
     wake_at, now = (from_row(value, engine.alias) for value in first)
     return max((wake_at - now).total_seconds(), 0.0)
 
 
-def _due(alias: str, types: Sequence[str]) -> Any:
+def _due(alias: str, types: Sequence[str], newest: bool) -> Any:
     states = ScheduleState.objects.using(alias).filter(wake_at__lte=Clock(), schedule__type__in=types)
-    return states.select_for_update(skip_locked=True, of=("self",)).annotate(clock=Clock()).order_by("wake_at")[:BATCH]
+    held = states.select_for_update(skip_locked=True, of=("self",)).order_by("-wake_at" if newest else "wake_at")
+    return held.values_list("pk", flat=True)[:BATCH]
 
 
-def _steps(alias: str, states: list[Any], looked_by: str) -> list[Step]:
+def _steps(alias: str, ids: list[int], looked_by: str) -> list[Step]:
     # Read after the rows are held: an edit holds them as well, so that these are what its writer left.
-    schedules = rows.schedules(alias, [state.pk for state in states])
+    schedules = rows.schedules(alias, ids)
+    states, unreadable = _states(alias, ids)
     busy = _unfinished(alias, [state.last_job for state in states])
     end = time.monotonic() + BATCH_SECONDS
     jobs = characters = 0
-    found: list[Step] = []
+    found: list[Step] = unreadable
     for state in states:
         if state.pk not in schedules:
             continue
@@ -84,6 +98,14 @@ def _steps(alias: str, states: list[Any], looked_by: str) -> list[Step]:
         if time.monotonic() > end or jobs >= MOST_JOBS or characters >= MOST_CHARACTERS:
             break
     return found
+
+
+def _states(alias: str, ids: list[int]) -> tuple[list[Any], list[Step]]:
+    """Return the states in the order of these ids and, for those that cannot be read, what is to be written of them."""
+    read = rows.states(alias, ids)
+    states = [read[pk] for pk in ids if isinstance(read.get(pk), ScheduleState)]
+    wrong = [(pk, error) for pk in ids if isinstance(error := read.get(pk), Exception)]
+    return states, [unreadable(pk, error) for pk, error in wrong]
 
 
 def _unfinished(alias: str, ids: list[int | None]) -> set[int]:
@@ -109,18 +131,29 @@ def _written(engine: Engine, steps: Sequence[Step]) -> Exception | None:
     return None
 
 
-def _written_alone(engine: Engine, step: Step) -> bool:
-    """Write one step after one of several could not be, or else, if it is this one, its error; return whether it was."""
-    error = _written(engine, [step])
-    if error is None:
-        return True
-    instead = broken(step.name, step.state, error)
+def _written_alone(engine: Engine, steps: Sequence[Step]) -> list[Step]:
+    """Write each step by itself after all together could not be, or else, if it is that one, its error; return those.
+
+    One whose slot somebody holds is looked at again a moment later. If there are two, it is no matter of one schedule.
+    """
+    found, held = [], 0
+    for step in steps:
+        error = _written(engine, [step])
+        if error is not None:
+            held += isinstance(error, EnqueueTimeout)
+            if held == 2:
+                raise Held("The table of jobs, or that of schedules, is held by another transaction") from error
+            _turn_into(step, wait(step) if isinstance(error, EnqueueTimeout) else broken(step.name, step.state, error))
+            if _written(engine, [step]) is not None:
+                log.loop_failed(f"Storing the error of the schedule {step.name}")
+                continue
+        found.append(step)
+    return found
+
+
+def _turn_into(step: Step, instead: Step) -> None:
     instead.fields |= {name: step.fields[name] for name in LOOKED}
     step.jobs, step.fields, step.error, step.missed, step.dropped = [], instead.fields, instead.error, 0, 0
-    if _written(engine, [step]) is None:
-        return True
-    log.loop_failed(f"Storing the error of the schedule {step.name}")
-    return False
 
 
 def _write(engine: Engine, steps: Sequence[Step]) -> None:
@@ -163,5 +196,5 @@ def _told(step: Step) -> log.Looked:
         fired=len(step.jobs),
         missed=step.missed,
         dropped=step.dropped,
-        error=step.error if step.error != step.state.error else "",
+        error=step.error if step.error != getattr(step.state, "error", "") else "",
     )

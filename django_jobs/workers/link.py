@@ -6,11 +6,13 @@ from django.db import OperationalError
 
 from django_jobs import log
 from django_jobs.engines.base import Engine
+from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.watchdog import guarded
 
 UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
+LOCK_NOT_AVAILABLE = "55P03"
 
 
 class Link:
@@ -79,3 +81,8 @@ def missing_tables(error: Exception) -> str:
     if state not in (UNDEFINED_TABLE, UNDEFINED_COLUMN) and not of_sqlite:
         return ""
     return f"The tables of django_jobs are not as this version needs them ({said}); run `manage.py migrate`."
+
+
+def is_locked(error: Exception) -> bool:
+    """Tell whether an error is that a lock was waited for in vain."""
+    return isinstance(error, EnqueueTimeout) or getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE

@@ -11,10 +11,10 @@ import time
 from django_jobs import log, registry
 from django_jobs.conf import Conf
 from django_jobs.engines.base import Engine
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Schedule, ScheduleState
 from django_jobs.schedules import survey, tick
 from django_jobs.schedules.sync import sync
-from django_jobs.workers.link import Link, missing_tables
+from django_jobs.workers.link import Link, is_locked, missing_tables
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.watchdog import watchdog
 
@@ -41,6 +41,7 @@ class Scheduler:
         # Nothing was due at the last look.
         self._at_rest = False
         self._surveyed_at = 0.0
+        self._newest = False
         self._thread = threading.Thread()
         self.ready = threading.Event()
         self.refused = ""
@@ -104,6 +105,9 @@ class Scheduler:
             if not self._begun and (refused := missing_tables(error)):
                 self.refused, self._refused_at = refused, time.monotonic()
                 return 0.0
+            if isinstance(error, tick.Held) or is_locked(error):
+                log.schedules_held(error)
+                return LONGEST_WAIT
             found = self._link.failed("Making the jobs of schedules", error)
             return LONGEST_WAIT if found is None else found
         self.ready.set()
@@ -130,6 +134,9 @@ class Scheduler:
         self._at_rest = due_in != 0
         if due_in is None or due_in > 0:
             return LONGEST_WAIT if due_in is None else min(due_in, LONGEST_WAIT)
-        if tick.tick(self._engine, self._types, self._label).taken:
+        ticked = tick.tick(self._engine, self._types, self._label, newest=self._newest)
+        # In turns as long as more is due than one tick takes.
+        self._newest = ticked.taken >= tick.BATCH and not self._newest
+        if ticked.taken:
             return 0.0
         return random.uniform(HELD_SECONDS, 2 * HELD_SECONDS)

@@ -10,7 +10,7 @@ from django.db import connections
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Schedule, ScheduleState
 from django_jobs.schedules import code
 from django_jobs.schedules.code import CodeSchedule
 from django_jobs.schedules.sync import sync

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.models import Job
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Job, Schedule, ScheduleState
 from tests.admin.conftest import As
 from tests.admin.schedules import (
     LIST,

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.db.models import QuerySet
 
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Schedule, ScheduleState
 from tests.admin.schedules import (
     ADD,
     LIST,

@@ -13,8 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_jobs.admin import schedule_preview
-from django_jobs.models import Job
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Job, Schedule, ScheduleState
 from tests.admin.conftest import As
 from tests.admin.schedules import (
     ADD,

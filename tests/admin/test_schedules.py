@@ -10,8 +10,7 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
-from django_jobs.models import Job
-from django_jobs.models.schedule import ScheduleState
+from django_jobs.models import Job, ScheduleState
 from tests.admin.schedules import (
     ADD,
     LIST,

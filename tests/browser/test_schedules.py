@@ -12,8 +12,7 @@ from django.db.models.functions import Now
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from django_jobs.models import Job
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Job, Schedule, ScheduleState
 from tests.admin.schedules import ADD, LIST, page_of
 from tests.app.jobs import nothing
 from tests.browser.conftest import PASSWORD

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from django_jobs.models import Job
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Job, Schedule, ScheduleState
 from example_project import postgres
 from tests.app.jobs import nothing
 from tests.harness import Command, Tree, wait_for

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from django_jobs.models import Job
+from django_jobs.models import Job, Schedule, ScheduleState
 from django_jobs.models.clock import Clock
-from django_jobs.models.schedule import Schedule, ScheduleState
 from django_jobs.schedules import tick as ticks
 from tests.app.jobs import nothing
 from tests.engines.common import clock

@@ -12,6 +12,7 @@ from tests.engines.common import alone, beside_others, clock, on_postgresql, sql
 from tests.schedules.common import (
     HOUR,
     MINUTE,
+    SECOND,
     every,
     jobs,
     late,
@@ -201,7 +202,9 @@ def test_an_error_that_cannot_be_stored_keeps_no_other_from_firing(engine: Engin
 
 @on_postgresql
 @beside_others
-def test_a_key_that_somebody_holds_is_an_error_of_its_schedule_alone(engine: Engine, settings: Any) -> None:
+def test_a_slot_whose_key_somebody_holds_is_waited_for_and_keeps_no_other_from_firing(
+    engine: Engine, settings: Any
+) -> None:
     settings.DJANGO_JOBS = {"ENQUEUE_TIMEOUT": 0.2}
     first, held, last = (late(engine, HOUR, MINUTE) for _ in range(3))
     tick(engine)
@@ -214,7 +217,8 @@ def test_a_key_that_somebody_holds_is_an_error_of_its_schedule_alone(engine: Eng
         other.sql("DELETE FROM django_jobs_job")
         assert tick(engine) == (3, 2)
         other.rollback()
-    assert "ENQUEUE_TIMEOUT" in state(engine, held).error
+    found = state(engine, held)
+    assert (found.error, found.errors, found.wake_at - clock(engine) < 2.0 * SECOND) == ("", 0, True)
     assert {job.schedule for job in jobs(engine)} == {first.name, held.name, last.name}
 
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
 
 from django_jobs.exceptions import InvalidJob, InvalidJobType
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Schedule, ScheduleState
 from tests.app.jobs import leave_effect, nothing
 from tests.cron.test_vectors import INVALID, VECTORS
 from tests.engines.common import alone, beside_others, clock

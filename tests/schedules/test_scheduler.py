@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from django_jobs.conf import conf
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Schedule, ScheduleState
 from django_jobs.schedules import tick as ticks
 from django_jobs.workers import scheduler as schedulers
 from django_jobs.workers.outage import Outage

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_jobs.models.schedule import Schedule, ScheduleState
+from django_jobs.models import Schedule, ScheduleState
 from django_jobs.schedules import step, survey
 from django_jobs.zones import data_of, zone
 from tests.app.jobs import nothing
