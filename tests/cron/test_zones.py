@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,18 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     forget()
     zoneinfo.reset_tzpath([str(tmp_path), *zoneinfo.TZPATH])
     yield tmp_path
+    zoneinfo.reset_tzpath()
+    forget()
+
+
+@pytest.fixture
+def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have this host have no zone data, neither the system's nor the package's."""
+    for name in ["tzdata", *(name for name in sys.modules if name.startswith("tzdata."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    zoneinfo.reset_tzpath([str(tmp_path)])
+    forget()
+    yield
     zoneinfo.reset_tzpath()
     forget()
 
@@ -120,6 +133,53 @@ def test_the_fingerprint_is_that_of_the_data_that_are_used(folder: Path) -> None
     (folder / "Europe" / "Berlin").write_bytes(zones._bytes_of("UTC"))
     forget()
     assert data_of("Europe/Berlin") == data_of("UTC")
+
+
+def test_zones_stay_a_pair_with_their_fingerprints_however_many_are_in_use(folder: Path) -> None:
+    names = [f"Zone{number}" for number in range(20)]  # of zones that nobody holds Python keeps eight
+
+    def put(key: str) -> None:
+        for name in names:
+            (folder / name).write_bytes(zones._bytes_of(key))
+
+    def pairs() -> set[tuple[timedelta, str]]:
+        return {(offset(name), data_of(name)) for name in names}
+
+    def offset(name: str) -> timedelta:
+        return zones.offset_of(zone(name), datetime(2024, 1, 1))
+
+    put("Europe/Berlin")
+    berlin = {(HOUR, data_of("Europe/Berlin"))}
+    assert pairs() == berlin
+    put("Asia/Tokyo")
+    assert pairs() == berlin
+    forget()
+    assert pairs() == {(9 * HOUR, data_of("Asia/Tokyo"))}
+
+
+@pytest.mark.parametrize("key", ["localtime", "posixrules", "right/Europe/Berlin", "posix/Europe/Berlin"])
+def test_what_lies_beside_the_zones_is_refused_where_it_is_there(folder: Path, key: str) -> None:
+    (folder / key).parent.mkdir(parents=True, exist_ok=True)
+    (folder / key).write_bytes(zones._bytes_of("Europe/Berlin"))
+    assert zoneinfo.ZoneInfo(key).key == key
+    with pytest.raises(BadZone):
+        zone(key)
+
+
+def test_without_any_data_there_is_utc_and_a_word_on_what_to_install(no_data: None) -> None:
+    assert zone("UTC").key == "UTC"
+    for moment in (datetime.min, datetime(2024, 7, 1), datetime.max):
+        assert zones.offset_of(zone("UTC"), moment) == timedelta(0)
+    assert zone("UTC").tzname(datetime(2024, 7, 1)) == "UTC"
+    assert changes(zone("UTC"), datetime(2024, 1, 1, tzinfo=UTC), 1) == []
+    assert data_of("UTC") == ""
+    for key in ("Europe/Berlin", "Etc/UTC"):
+        with pytest.raises(BadZone) as refused:
+            zone(key)
+        assert str(refused.value) == (
+            f"Time zone {key!r} is not known here; there is no time zone data but UTC: install the system's, "
+            "or the package tzdata."
+        )
 
 
 def test_the_next_changes_are_those_strictly_after_a_moment() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.db.models.functions import Now
 
 from django_jobs.models import Job, Schedule, ScheduleState
 from example_project import postgres
@@ -211,6 +212,49 @@ def test_missing_tables_end_it_with_2_and_the_remedy(tmp_path: Path, vendor: str
 
 
 # What it survives.
+
+
+@with_tables
+@on_postgresql
+def test_workers_without_the_tables_of_schedules_say_so_once_and_run_jobs(tree: Tree) -> None:
+    moved = "ALTER TABLE {} RENAME TO {}"
+    names = ("django_jobs_schedulestate", "elsewhere")
+    with connections[tree.alias].cursor() as cursor:
+        cursor.execute(moved.format(*names))
+        try:
+            workers = tree.start()
+            workers.wait_until_ready()
+            said = "No jobs of schedules are made, workers go on: The tables of django_jobs are not as this version"
+            wait_for(lambda: lines(workers, said), what="it is said")
+            tree.wait_for_status(nothing.enqueue(1), "done")
+            wait_seconds(1.5)  # some rounds of the supervisor
+            assert workers.stop() == 0
+            ended = tree.run("runworkers", "--burst")
+            assert (ended.returncode, ended.stderr.count(said)) == (0, 1)
+        finally:
+            cursor.execute(moved.format(*reversed(names)))
+    assert len(lines(workers, said)) == 1
+    assert not lines(workers, "thread had ended")
+
+
+@with_tables
+@on_postgresql
+def test_a_burst_runs_the_job_of_a_slot_that_is_due_at_its_start(tree: Tree) -> None:
+    for number in range(3):
+        make(tree, f"hourly {number}", every=3600)
+    # As if a scheduler had seen them, and none had run since.
+    ScheduleState.objects.using(tree.alias).update(changed_at=Now() - timedelta(hours=2))
+    with session(tree.alias) as other:
+        other.begin()
+        other.sql("SELECT 1 FROM django_jobs_schedulestate FOR UPDATE")  # so that the workers are sooner at rest
+        workers = tree.start("--burst")
+        workers.wait_until_ready()
+        wait_seconds(2.0)
+        workers.assert_runs()
+        other.rollback()
+    assert workers.wait() == 0
+    assert [job.status for job in tree.jobs()] == ["done"] * 3
+    assert len({job.schedule for job in tree.jobs()}) == 3
 
 
 @with_tables

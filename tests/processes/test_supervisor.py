@@ -1,7 +1,8 @@
-"""Which worker processes a supervisor takes for hanging."""
+"""Which worker processes a supervisor takes for hanging, and what it says of its scheduler."""
 
 from __future__ import annotations
 
+import logging
 import struct
 import time
 from typing import Any
@@ -114,3 +115,30 @@ def test_nobody_is_replaced_while_the_database_is_away_or_twice(
     assert watched.look()
     watched.place.killed_for = "its process did not answer"
     assert not watched.look()
+
+
+# Its scheduler.
+
+
+@pytest.fixture
+def revived(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have the scheduler never start; return what it was refused for, each time that it was asked to."""
+    scheduler, found = watched.supervisor._scheduler, list[str]()
+    assert scheduler is not None
+    monkeypatch.setattr(scheduler, "revive", lambda: found.append(scheduler.refused))
+    return found
+
+
+def test_why_its_scheduler_was_refused_is_said_once_until_it_is_another_reason(
+    watched: Watched, revived: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "django_jobs")
+    scheduler = watched.supervisor._scheduler
+    assert scheduler is not None
+    given = ["", "no table", "no table", "", "no table", "no column"]
+    for refused in given:
+        scheduler.refused = refused
+        watched.supervisor._revive_scheduler()
+    assert revived == given
+    said = "No jobs of schedules are made, workers go on: "
+    assert caplog.messages == [f"{said}no table", f"{said}no column"]

@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.utils import timezone
 
 from django_jobs.models import Job
+from django_jobs.models.clock import database_now, from_row
 from django_jobs.schedules import survey
 from django_jobs.schedules import tick as ticks
 from tests.engines.common import alone, clock
@@ -107,3 +109,18 @@ def test_the_time_until_a_slot_does_not_depend_on_clock_changes_in_between(
         settings.USE_TZ, settings.TIME_ZONE = True, "UTC"
     assert found is not None
     assert 0 <= days * 86400 - found < 60
+
+
+@pytest.mark.fast
+def test_times_of_rows_are_the_projects_whichever_zone_a_request_has_activated(without: Engine) -> None:
+    engine = without
+    schedule = made(engine, every=HOUR)
+    with timezone.override("America/New_York"):
+        changed_at = from_row(state(engine, schedule).changed_at, engine.alias)
+        assert tick(engine) == (1, 0)
+        found = state(engine, schedule)
+        due_in = ticks.due_in(engine, TYPES)
+    now = database_now(engine.alias)
+    assert abs(now - changed_at) < MINUTE
+    assert timedelta(0) < from_row(found.next_run_at, engine.alias) - now <= HOUR
+    assert 3500 < (due_in or 0) <= 3600

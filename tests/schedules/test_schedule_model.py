@@ -15,9 +15,9 @@ from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Schedule, ScheduleState
 from tests.app.jobs import leave_effect, nothing
 from tests.cron.test_vectors import INVALID, VECTORS
-from tests.engines.common import alone, beside_others, clock
+from tests.engines.common import alone, beside_others, clock, on_postgresql
 from tests.schedules.common import DAY, HOUR, MINUTE, SECOND, made, state, states
-from tests.threads import together
+from tests.threads import session, together, wait_for_blocked
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -109,11 +109,13 @@ def test_every_bad_value_is_said_at_once() -> None:
 def test_an_expression_that_cannot_be_used_is_refused_soon_and_on_its_field(
     engine: Engine, case: dict[str, Any]
 ) -> None:
-    for act in ("full_clean", "save"):
+    took = []
+    for act in ("full_clean", "full_clean", "full_clean", "save"):
         started = time.perf_counter()
         found = refused(getattr(given(every=None, expression=case["expr"]), act))
-        assert time.perf_counter() - started < 0.5  # 50 ms where nothing else runs
+        took.append(time.perf_counter() - started)
         assert list(found) == ["expression"]
+    assert min(took) < 0.05
     assert not Schedule.objects.using(engine.alias).exists()
 
 
@@ -213,6 +215,50 @@ def test_an_update_of_a_thousand_is_done_in_parts(engine: Engine) -> None:
     assert states(engine).filter(wake_at=None).count() == 1100
     assert rows.update(enabled=True) == 1100
     assert states(engine).exclude(wake_at=None).count() == 1100
+
+
+@beside_others
+@on_postgresql
+def test_an_update_changes_the_schedules_that_it_holds_and_no_other(engine: Engine) -> None:
+    held, joins = made(engine, queue="mail"), made(engine)
+    rows = Schedule.objects.using(engine.alias)
+    with session(engine.alias) as first, session(engine.alias) as second:
+        first.begin()
+        first.sql("SELECT 1 FROM django_jobs_schedule WHERE id = %s FOR UPDATE", held.pk)
+        changed = second.start(lambda: rows.filter(queue="mail").update(enabled=False))
+        wait_for_blocked()
+        assert rows.filter(pk=joins.pk).update(queue="mail") == 1
+        first.commit()
+        assert changed.result(30) == 1
+    assert list(rows.filter(enabled=True)) == [joins]
+    assert (state(engine, held).wake_at, state(engine, joins).wake_at is None) == (None, False)
+
+
+@contract
+@alone
+def test_those_that_an_upsert_gave_other_times_begin_anew(engine: Engine) -> None:
+    made(engine, name="old", every=HOUR)
+    now = clock(engine)
+    values = {"timing": "t", "next_run_at": now, "error": "e", "errors": 3, "wake_at": now + HOUR}
+    states(engine).update(changed_at=now - DAY, **values)
+    rows = Schedule.objects.using(engine.alias)
+    given_again = [given(name="old", every=2 * HOUR), given(name="new")]
+    rows.bulk_create(given_again, update_conflicts=True, unique_fields=["name"], update_fields=["every"])
+    assert dict(rows.values_list("name", "every")) == {"old": 2 * HOUR, "new": MINUTE}
+    old, new = (state(engine, rows.get(name=name)) for name in ("old", "new"))
+    assert (old.timing, old.next_run_at, old.error, old.errors) == ("", None, "", 0)
+    for found in (old, new):
+        assert now - SECOND < found.changed_at <= clock(engine)
+        assert now - SECOND < found.wake_at <= clock(engine)
+
+
+@contract
+@alone
+def test_the_type_may_be_the_job_itself(engine: Engine) -> None:
+    rows = Schedule.objects.using(engine.alias)
+    made(engine, name="saved", type=nothing)
+    rows.bulk_create([given(name="many", type=nothing)])
+    assert list(rows.values_list("type", flat=True)) == [nothing.name] * 2
 
 
 # Its slots.

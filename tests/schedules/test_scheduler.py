@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,11 @@ from django_jobs.models import Schedule, ScheduleState
 from django_jobs.schedules import tick as ticks
 from django_jobs.workers import scheduler as schedulers
 from django_jobs.workers.outage import Outage
-from django_jobs.workers.scheduler import HELD_SECONDS, LONGEST_WAIT, Scheduler
+from django_jobs.workers.scheduler import HELD_SECONDS, LONGEST_WAIT, REFUSED_SECONDS, Scheduler
 from tests.app.jobs import nothing
 from tests.engines.common import beside_others, on_postgresql, on_sqlite, sql
 from tests.harness import wait_for
-from tests.schedules.common import HOUR, MINUTE, SECOND, every, jobs, late, made, slots, state, states
+from tests.schedules.common import HOUR, MINUTE, SECOND, every, jobs, late, made, since, slots, state, states
 from tests.schedules.test_broken import UNREADABLE
 from tests.threads import Session, session
 
@@ -131,13 +132,67 @@ def test_a_row_that_cannot_be_read_does_not_keep_a_scheduler_from_starting(
     assert len(slots(engine, good)) == 1
 
 
-def test_without_its_tables_it_says_what_to_do(
-    engine: Engine, scheduler: Scheduler, thread: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ScheduleState._meta, "db_table", "not_there")
-    assert thread.do(scheduler._step) == 0
+@contextmanager
+def without_states(engine: Engine) -> Iterator[None]:
+    """Have a table be away for a while. The model's name for it is no way: fields remember it."""
+    names = [ScheduleState._meta.db_table, "elsewhere"]
+    sql(engine, "ALTER TABLE {} RENAME TO {}".format(*names))
+    try:
+        yield
+    finally:
+        sql(engine, "ALTER TABLE {1} RENAME TO {0}".format(*names))
+
+
+def test_without_its_tables_it_says_what_to_do(engine: Engine, scheduler: Scheduler, thread: Session) -> None:
+    with without_states(engine):
+        assert thread.do(scheduler._step) == 0
     assert "run `manage.py migrate`" in scheduler.refused
     assert not scheduler.ready.is_set()
+
+
+def test_one_that_was_refused_tries_again_now_and_then_and_works_once_the_tables_are_there(
+    engine: Engine, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    schedule = late(engine, HOUR, MINUTE)
+    with without_states(engine):
+        scheduler.start()
+        first = scheduler._thread
+        first.join(10)
+        assert "run `manage.py migrate`" in scheduler.refused
+        assert scheduler.at_rest
+        for _ in range(3):
+            scheduler.revive()
+        assert scheduler._thread is first
+        scheduler._refused_at -= REFUSED_SECONDS
+        scheduler.revive()
+        second = scheduler._thread
+        assert second is not first
+        second.join(10)
+        assert scheduler.refused
+        scheduler.revive()
+        assert scheduler._thread is second
+    scheduler._refused_at -= REFUSED_SECONDS
+    scheduler.revive()
+    try:
+        wait_for(lambda: len(slots(engine, schedule)) == 1)
+    finally:
+        assert scheduler.end(10)
+    assert scheduler.refused == ""
+    assert not [line for line in caplog.messages if "thread had ended" in line]
+
+
+def test_it_is_at_rest_when_it_has_looked_and_nothing_is_due(
+    engine: Engine, scheduler: Scheduler, thread: Session
+) -> None:
+    schedule = late(engine, HOUR, MINUTE)
+    found = [scheduler.at_rest]
+    for _ in range(2):
+        thread.do(scheduler._step)
+        found.append(scheduler.at_rest)
+    assert len(slots(engine, schedule)) == 1
+    since(engine, schedule, MINUTE)
+    thread.do(scheduler._step)
+    assert [*found, scheduler.at_rest] == [False, False, True, False]
 
 
 def test_an_error_of_the_thread_itself_is_survived(
