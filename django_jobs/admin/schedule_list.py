@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.admin import shown
 from django_jobs.admin.filters import TypeFilter
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job
@@ -61,22 +62,36 @@ FILTERED = {str(found.parameter_name) for found in FILTERS}
 class ScheduleChangeList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        self.result_list = with_condition(self.result_list)
+        self.result_list = with_condition(self.result_list, may_see_jobs(self.model_admin.admin_site, request))
         self.full_result_count = self.result_count  # else the search says a number that may be the limit
 
 
-def with_condition(schedules: Iterable[Any]) -> list[Any]:
-    """Return the schedules, each with `now`, its `condition`, its state row as `held` and whether its last job is there."""
+def may_see_jobs(site: admin.AdminSite, request: HttpRequest) -> bool:
+    return bool(site.get_model_admin(Job).has_view_permission(request))
+
+
+def with_condition(schedules: Iterable[Any], sees_jobs: bool) -> list[Any]:
+    """Return the schedules, each with `now`, its `condition`, its state row as `held` and whether its last job is there.
+
+    `sees_jobs` is whether they are for somebody who may.
+    """
     found = list(schedules)
     for schedule in found:
         schedule.now = from_row(schedule.clock, schedule._state.db)
         schedule.condition = status.condition(schedule, schedule.now)
         schedule.held = getattr(schedule, "state", None)
+        schedule.sees_jobs = sees_jobs
     ids = [schedule.held.last_job for schedule in found if schedule.held and schedule.held.last_job]
     there = set(Job.objects.using(jobs_alias()).filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
     for schedule in found:
         schedule.has_last_job = bool(schedule.held) and schedule.held.last_job in there
     return found
+
+
+def last_job(schedule: Any) -> str:
+    """Return the id of the last job, as a link for who may see jobs."""
+    pk = schedule.held.last_job
+    return shown.job_link(Job(pk=pk)) if schedule.sees_jobs else str(pk)
 
 
 def badge(condition: status.Condition) -> str:

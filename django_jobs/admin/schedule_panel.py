@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django_jobs import durations
 from django_jobs.admin import beside, shown, zoned
 from django_jobs.admin.schedule_form import DURATIONS, label
-from django_jobs.admin.schedule_list import badge
+from django_jobs.admin.schedule_list import badge, last_job
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job
 from django_jobs.models.clock import from_row
@@ -70,7 +70,7 @@ def _last_job(schedule: Any) -> str:
     held = schedule.held
     if held.last_job is None:
         return shown.NOTHING
-    job = shown.job_link(Job(pk=held.last_job)) if schedule.has_last_job else _("%d, no longer there") % held.last_job
+    job = last_job(schedule) if schedule.has_last_job else _("%d, no longer there") % held.last_job
     made = shown.age(_utc(schedule, held.last_fired_at), schedule.now)
     return format_html('{} <span class="quiet nowrap">({})</span>', job, made)
 

@@ -20,9 +20,16 @@ from django_jobs import durations
 from django_jobs.admin import schedule_panel, schedule_preview, shown, zoned
 from django_jobs.admin.schedule_acts import ScheduleActsAdmin
 from django_jobs.admin.schedule_form import DURATIONS, ScheduleForm, label, parts
-from django_jobs.admin.schedule_list import FILTERED, FILTERS, ScheduleChangeList, badge, with_condition
+from django_jobs.admin.schedule_list import (
+    FILTERED,
+    FILTERS,
+    ScheduleChangeList,
+    badge,
+    last_job,
+    may_see_jobs,
+    with_condition,
+)
 from django_jobs.admin.why import WHY_LIMIT
-from django_jobs.models import Job
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
 
@@ -123,7 +130,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
             return shown.NOTHING
         numbers = ((_("missed"), held.missed), (_("skipped"), held.skipped), (_("dropped"), held.dropped))
         counts = format_html_join(", ", "{} {}", ((word, f"{number:,}") for word, number in numbers if number))
-        job = format_html("{} {}", _("job"), shown.job_link(Job(pk=held.last_job))) if schedule.has_last_job else ""
+        job = format_html("{} {}", _("job"), last_job(schedule)) if schedule.has_last_job else ""
         return format_html(
             "{}{}{}",
             _time(schedule, _("next"), held.next_run_at if schedule.enabled else None),
@@ -183,9 +190,9 @@ class ScheduleAdmin(ScheduleActsAdmin):
 
     def _of_stored(self, request: HttpRequest, pk: int) -> dict[str, Any]:
         """Return what the page says of the row, whatever a form that was sent would make of it."""
-        (schedule,) = with_condition(self.get_queryset(request).filter(pk=pk))
+        sees_jobs = may_see_jobs(self.admin_site, request)
+        (schedule,) = with_condition(self.get_queryset(request).filter(pk=pk), sees_jobs)
         may_change = self.has_change_permission(request, schedule)
-        sees_jobs = self.admin_site.get_model_admin(Job).has_view_permission(request)
         return {
             "title": _("Schedule %s") % schedule,
             "subtitle": None,

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from django_jobs.models import Job
 from django_jobs.models.schedule import ScheduleState
+from tests.admin.conftest import As
 from tests.admin.schedules import (
     ADD,
     LIST,
@@ -147,6 +148,18 @@ def test_a_last_job_that_is_gone_is_named_without_a_link(site: Site) -> None:
     found = make(site)
     state(found, last_job=77, last_fired_at=Now())
     assert "77, no longer there" in text(page(site, found))
+
+
+@pytest.mark.parametrize("sees_jobs", [True, False])
+def test_a_last_job_is_a_link_for_who_may_see_jobs_only(as_user: As, sees_jobs: bool) -> None:
+    site = as_user("view_schedule", *(["view_job"] if sees_jobs else []))
+    found, job = make(site), site.make()
+    state(found, last_job=job.pk, last_fired_at=Now(), last_fired_slot=SLOT)
+    (line,) = rows(site)
+    assert f"job {job.pk}" in line
+    assert f"Last job {job.pk} (" in text(page(site, found))
+    for answer in (site.client.get(LIST), page(site, found)):
+        assert ("/admin/django_jobs/job/" in answer.content.decode()) is sees_jobs
 
 
 def test_a_job_leads_to_its_schedule_while_that_is_there(site: Site) -> None:
