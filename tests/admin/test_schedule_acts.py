@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,6 +47,50 @@ def test_a_schedule_is_paused_and_resumed_with_a_record_of_why(site: Site, where
     assert messages(do("resume", "")) == ["Schedule nightly is not paused."]
     expected = ["Paused: the printer is out of paper", "Resumed."]
     assert site.log() == [(str(found.pk), site.user, said) for said in expected]
+
+
+@pytest.mark.parametrize("where", ["list", "page"])
+def test_who_did_it_and_why_is_logged_and_shown(
+    site: Site,
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    found = from_code(site, monkeypatch)
+    do = act if where == "page" else act_on_list
+    caplog.set_level(logging.INFO, "django_jobs")
+
+    def done(name: str, why: str) -> list[str]:
+        caplog.clear()
+        with django_capture_on_commit_callbacks(using=site.alias, execute=True):
+            do(site, name, found, why=why)
+        return [line for line in caplog.messages if line.startswith("Schedule ")]
+
+    assert done("pause", "out of paper") == ["Schedule nightly is paused by ada: out of paper"]
+    assert "Paused by ada" in text(page(site, found))
+    assert "ago: out of paper. It makes no jobs until it is resumed." in text(page(site, found))
+    assert done("pause", "again") == []
+    assert done("resume", "paper is there") == ["Schedule nightly is resumed by ada: paper is there"]
+    (said,) = done("run", "to see")
+    job = Job.objects.using(site.alias).get()
+    assert said == f"Schedule nightly is run now, as job {job.pk}, by ada: to see"
+    if where == "page":
+        save(site, found, spread="5m")
+        assert done("as_code", "") == ["Schedule nightly is taken back to what the code says by ada"]
+
+
+def test_a_form_that_was_opened_before_a_pause_does_not_resume_it(site: Site) -> None:
+    found = make(site, timezone="Europe/Berlin")
+    assert 'name="enabled"' not in page(site, found).content.decode()
+    act(site, "pause", found, why="out of paper")
+    assert save(site, found, enabled="on", queue="mail").status_code == 200
+    now = fresh(found)
+    assert (now.queue, now.enabled, now.state.wake_at) == ("mail", False, None)
+    assert now.state.paused_why == "out of paper"
+    act(site, "resume", found)
+    save(site, found, enabled="", queue="post")
+    assert (fresh(found).queue, fresh(found).enabled) == ("post", True)
 
 
 @pytest.mark.parametrize("where", ["list", "page"])

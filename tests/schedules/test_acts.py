@@ -135,7 +135,8 @@ def replica(engine: Engine) -> Iterator[str]:
 @alone
 def test_one_that_was_read_from_a_replica_is_acted_upon_where_it_is_written(engine: Engine, replica: str) -> None:
     def read() -> Schedule:
-        return Schedule.objects.using(replica).get()
+        found: Schedule = Schedule.objects.using(replica).get()
+        return found
 
     stored = Schedule.objects.using(engine.alias).get()
     assert read()._state.db == replica
