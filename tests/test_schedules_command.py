@@ -18,10 +18,13 @@ from django_jobs.management import text_schedules
 from django_jobs.management.commands import jobs
 from django_jobs.models import Job
 from django_jobs.models.schedule import Schedule, ScheduleState
-from django_jobs.schedules import code
+from django_jobs.schedules import code, survey, sync
+from django_jobs.schedules.firing import offset
+from django_jobs.schedules.status import START
 from tests.acts import Ran
 from tests.app.jobs import nothing
 from tests.engines.common import alone, beside_others, clock, sql
+from tests.releases import release
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -197,6 +200,127 @@ def test_what_is_kept_otherwise_than_the_code_says_is_named(engine: Engine, monk
     Schedule.objects.using(engine.alias).filter(pk=schedule.pk).update(code={"priority": 5, "queue": ""})
     assert by_name()["a"]["overridden"] == ["priority"]
     assert "    kept otherwise than the code says: priority" in Ran("schedules").out.splitlines()
+
+
+@alone
+def test_jobs_that_are_due_after_their_slots_are_said_to_be(engine: Engine) -> None:
+    spread = make(engine, "a", every=3600, spread=600)
+    make(engine, "b", every=3600)
+    later = offset(spread).total_seconds()
+    assert 0 < later < 600
+    assert [line for line in Ran("schedules").out.splitlines() if "spread" in line] == [
+        f"    its jobs are due {later:g} s after their slots (spread)"
+    ]
+    rows = by_name()
+    assert [(row["spread"], row["due_after"]) for row in rows.values()] == [(600.0, later), (None, 0.0)]
+
+
+@alone
+def test_one_that_was_enabled_past_django_is_overdue_until_a_scheduler_sees_it(engine: Engine) -> None:
+    make(engine, "a", "30 2 * * *", enabled=False)
+    sql(engine, "UPDATE django_jobs_schedule SET enabled = true")
+    row = by_name()["a"]
+    assert (row["state"], row["reason"]) == (
+        "overdue", f"It was enabled past Django, and no scheduler has seen it since; {START}.",
+    )  # fmt: skip
+    survey.adopt(engine.alias)
+    assert by_name()["a"]["state"] == "ok"
+
+
+@alone
+def test_an_orphan_that_the_scheduler_could_not_run_says_so(engine: Engine) -> None:
+    make(engine, "a", "30 2 * * *", code={})
+    goes_on = "The code that runs here no longer has it; it goes on until it is paused or deleted."
+    assert by_name()["a"]["reason"] == goes_on
+    alter(engine, "a", error="the disk is full")
+    row = by_name()["a"]
+    assert (row["state"], row["reason"]) == (
+        "orphaned", "The code that runs here no longer has it; nothing is made, because the disk is full",
+    )  # fmt: skip
+
+
+@alone
+def test_what_stands_for_the_code_that_is_none_keeps_no_schedule_from_being_shown(engine: Engine) -> None:
+    for name, said in (("a", "5"), ("b", "[]"), ("c", '"x"'), ("d", "{}")):
+        make(engine, name, "30 2 * * *")
+        sql(engine, "UPDATE django_jobs_schedule SET code = %s WHERE name = %s", said, name)
+    assert {(row["state"], tuple(row["overridden"])) for row in by_name().values()} == {("orphaned", ())}
+
+
+# Those that only the code has.
+
+
+@alone
+def test_what_no_scheduler_has_stored_yet_is_named_with_what_to_start(engine: Engine) -> None:
+    with release(b={"every": 60}, a={"every": 60}):
+        said = f"In the code, and stored when a scheduler starts ({START}): "
+        assert Ran("schedules").out.splitlines() == ["No schedule matches.", "", f"{said}a, b"]
+        for arguments in (
+            ("run", "a"),
+            ("schedules", "a"),
+            ("pause", "--schedule", "a"),
+            ("resume", "--schedule", "a"),
+        ):
+            ran = Ran(*arguments)
+            assert (ran.code, ran.out) == (2, "")
+            assert ran.error == f"The schedule 'a' is in the code, and is stored when a scheduler starts: {START}."
+        make(engine, "a", "30 4 * * *")
+        assert Ran("schedules").out.splitlines()[2:] == ["", f"{said}b"]
+        assert Ran("run", "a").code == 0
+        sync.sync(engine.alias)
+        assert "In the code" not in Ran("schedules").out
+
+
+# Beside the jobs.
+
+
+def counted() -> list[str]:
+    return [line for line in Ran("status").out.splitlines() if "chedule" in line]
+
+
+@alone
+def test_status_counts_schedules_by_what_a_person_should_know(engine: Engine) -> None:
+    assert counted() == []
+    nobodys = dict.fromkeys(("enabled", "paused", "broken", "overdue"), 0)
+    assert Ran("status", "--json").data["schedules"] == nobodys
+    make(engine, "paused", every=60, enabled=False)
+    assert counted() == ["Schedules: 0 enabled, 1 paused"]
+    for name in ("ok", "wrong", "late", "new", "unseen", "lost", "wrong and paused"):
+        make(engine, name, every=60, enabled=name != "unseen")
+    assert counted() == ["Schedules: 6 enabled, 2 paused"]
+    minute = timedelta(minutes=1)
+    alter(engine, "wrong", error="no", wake_at=clock(engine) - minute)
+    Schedule.objects.using(engine.alias).get(name="wrong and paused").pause()
+    alter(engine, "wrong and paused", error="no")
+    alter(engine, "late", wake_at=clock(engine) - minute, next_run_at=clock(engine) - minute)
+    alter(engine, "ok", wake_at=clock(engine) + minute, next_run_at=clock(engine) + minute)
+    sql(engine, "UPDATE django_jobs_schedule SET enabled = true WHERE name = 'unseen'")
+    ScheduleState.objects.using(engine.alias).filter(schedule__name="lost").delete()
+    assert counted() == ["Schedules: 6 enabled, 2 paused, 1 broken, 3 overdue; see `jobs schedules`"]
+    found = Ran("status", "--json").data["schedules"]
+    assert found == {"enabled": 6, "paused": 2, "broken": 1, "overdue": 3}
+    states = [row["state"] for row in by_name().values()]
+    assert {name: states.count(name) for name in ("paused", "broken", "overdue")} == {
+        name: found[name] for name in ("paused", "broken", "overdue")
+    }
+
+
+@alone
+def test_a_job_is_shown_with_its_schedule_and_slot(engine: Engine) -> None:
+    schedule = make(engine, "nightly", every=60)
+    values = {"type": nothing.name, "payload": {"args": [], "kwargs": {}}}
+    of_slot = Job.objects.using(engine.alias).create(schedule="nightly", slot=NOW, **values)
+    by_hand = schedule.run_now()
+    other = nothing.enqueue()
+
+    def line(job: Job) -> list[str]:
+        lines = [line.split(maxsplit=1) for line in Ran("show", str(job.pk)).out.splitlines()]
+        return [words[1] for words in lines if words and words[0].rstrip(":") == "schedule"]
+
+    assert line(of_slot) == ["nightly, slot 2025-11-30T12:00:00.000+00:00"]
+    assert line(by_hand) == ["nightly, run now by a person"]
+    assert line(other) == []
+    assert Ran("show", str(of_slot.pk), "--json").data["schedule"] == "nightly"
 
 
 # Clock changes.
