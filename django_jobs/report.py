@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
-from django_jobs.models import Job, Pause, Schedule, ScheduleState, Worker
+from django_jobs.models import Job, Pause, Schedule, Worker
 from django_jobs.models.clock import Clock
 from django_jobs.queue.operate import FINISHED
 from django_jobs.schedules.status import OVERDUE
@@ -39,13 +39,15 @@ def status() -> dict[str, Any]:
 
 def _schedules(alias: str) -> dict[str, int]:
     """Count schedules by what a person should know of them; of those that are enabled."""
-    states = ScheduleState.objects.using(alias).filter(schedule__enabled=True)
-    late = Clock() - OVERDUE
+    schedules = Schedule.objects.using(alias)
+    on = schedules.filter(enabled=True)
+    unseen = Q(state__wake_at=None, state__next_run_at=None)
+    late = Q(state__wake_at__lt=Clock() - OVERDUE)
     return {
-        "enabled": Schedule.objects.using(alias).filter(enabled=True).count(),
-        "paused": Schedule.objects.using(alias).filter(enabled=False).count(),
-        "broken": states.exclude(error="").count(),
-        "overdue": states.filter(error="", wake_at__lt=late).count(),
+        "enabled": on.count(),
+        "paused": schedules.filter(enabled=False).count(),
+        "broken": on.filter(state__error__gt="").count(),
+        "overdue": on.filter(Q(state=None) | Q(unseen | late, state__error="")).count(),
     }
 
 

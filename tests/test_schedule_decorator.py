@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs import InvalidJobType, checks, schedule
+from django_jobs import InvalidJobType, checks, job, schedule
 from django_jobs.models import Job
 from django_jobs.models.schedule import Schedule
 from django_jobs.schedules import code, overrides, sync
@@ -97,6 +97,24 @@ def test_above_what_is_no_job_it_is_refused(target: Any) -> None:
     ):
         schedule("30 2 * * *")(target)
     assert code.schedules() == []
+
+
+def test_in_the_wrong_order_it_is_refused_by_the_name_of_what_stands_below() -> None:
+    said = r"^@schedule stands above @job, and .*\.below is no job; write @job directly below it\.$"
+    with pytest.raises(InvalidJobType, match=said):
+
+        @job  # type: ignore[type-var]
+        @schedule("30 2 * * *")
+        def below() -> None:
+            pass
+
+    assert code.schedules() == []
+
+
+def test_an_option_that_there_is_not_is_named_with_those_that_there_are() -> None:
+    said = r"^@schedule has no option 'colour'; it has ambiguous, args, enabled, every, .*, spread, timezone\.$"
+    with pytest.raises(InvalidJobType, match=said):
+        schedule("30 2 * * *", colour=1)  # type: ignore[arg-type]
 
 
 def test_without_parentheses_it_is_refused_instead_of_replacing_the_job() -> None:

@@ -18,7 +18,7 @@ from django_jobs.models.clock import for_row, from_row
 from django_jobs.schedules import overrides, status, sync, tick
 from django_jobs.schedules.overrides import overridden
 from tests.app.jobs import leave_effect, nothing
-from tests.engines.common import alone, beside_others, clock, on_postgresql
+from tests.engines.common import alone, beside_others, clock, on_postgresql, sql
 from tests.releases import release
 from tests.schedules.test_broken import UNREADABLE
 from tests.threads import together
@@ -241,6 +241,20 @@ def test_one_that_somebody_paused_stays_paused_whatever_the_code_says(engine: En
     stored(engine).resume()
     deploy(engine, nightly={**NIGHTLY, "expression": "0 5 * * *", "enabled": False})
     assert not stored(engine).enabled  # it was as the code said it
+
+
+@alone
+@pytest.mark.parametrize("said", ["5", "[]", '"x"', "true"])
+def test_what_the_code_said_is_stored_anew_where_a_hand_put_something_else(engine: Engine, said: str) -> None:
+    deploy(engine, nightly=NIGHTLY)
+    edit(engine, priority=3)
+    sql(engine, "UPDATE django_jobs_schedule SET code = %s", said)
+    assert overridden(stored(engine)) == []
+    assert overrides.overrides(stored(engine)) == []
+    deploy(engine, nightly={**NIGHTLY, "queue": "mail"})
+    found = stored(engine)
+    assert isinstance(found.code, dict)
+    assert (found.priority, found.queue, overridden(found)) == (3, "", ["queue", "priority"])
 
 
 @alone

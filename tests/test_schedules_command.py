@@ -17,7 +17,9 @@ from django_jobs import report_schedules
 from django_jobs.management import text_schedules
 from django_jobs.management.commands import jobs
 from django_jobs.models import Job, Schedule, ScheduleState
-from django_jobs.schedules import code
+from django_jobs.schedules import code, survey
+from django_jobs.schedules.firing import offset
+from django_jobs.schedules.status import START
 from tests.acts import Ran
 from tests.app.jobs import nothing
 from tests.engines.common import alone, beside_others, clock, sql
@@ -196,6 +198,51 @@ def test_what_is_kept_otherwise_than_the_code_says_is_named(engine: Engine, monk
     Schedule.objects.using(engine.alias).filter(pk=schedule.pk).update(code={"priority": 5, "queue": ""})
     assert by_name()["a"]["overridden"] == ["priority"]
     assert "    kept otherwise than the code says: priority" in Ran("schedules").out.splitlines()
+
+
+@alone
+def test_jobs_that_are_due_after_their_slots_are_said_to_be(engine: Engine) -> None:
+    spread = make(engine, "a", every=3600, spread=600)
+    make(engine, "b", every=3600)
+    later = offset(spread).total_seconds()
+    assert 0 < later < 600
+    assert [line for line in Ran("schedules").out.splitlines() if "spread" in line] == [
+        f"    its jobs are due {later:g} s after their slots (spread)"
+    ]
+    rows = by_name()
+    assert [(row["spread"], row["due_after"]) for row in rows.values()] == [(600.0, later), (None, 0.0)]
+
+
+@alone
+def test_one_that_was_enabled_past_django_is_overdue_until_a_scheduler_sees_it(engine: Engine) -> None:
+    make(engine, "a", "30 2 * * *", enabled=False)
+    sql(engine, "UPDATE django_jobs_schedule SET enabled = true")
+    row = by_name()["a"]
+    assert (row["state"], row["reason"]) == (
+        "overdue", f"It was enabled past Django, and no scheduler has seen it since; {START}.",
+    )  # fmt: skip
+    survey.adopt(engine.alias)
+    assert by_name()["a"]["state"] == "ok"
+
+
+@alone
+def test_an_orphan_that_the_scheduler_could_not_run_says_so(engine: Engine) -> None:
+    make(engine, "a", "30 2 * * *", code={})
+    goes_on = "The code that runs here no longer has it; it goes on until it is paused or deleted."
+    assert by_name()["a"]["reason"] == goes_on
+    alter(engine, "a", error="the disk is full")
+    row = by_name()["a"]
+    assert (row["state"], row["reason"]) == (
+        "orphaned", "The code that runs here no longer has it; nothing is made, because the disk is full",
+    )  # fmt: skip
+
+
+@alone
+def test_what_stands_for_the_code_that_is_none_keeps_no_schedule_from_being_shown(engine: Engine) -> None:
+    for name, said in (("a", "5"), ("b", "[]"), ("c", '"x"'), ("d", "{}")):
+        make(engine, name, "30 2 * * *")
+        sql(engine, "UPDATE django_jobs_schedule SET code = %s WHERE name = %s", said, name)
+    assert {(row["state"], tuple(row["overridden"])) for row in by_name().values()} == {("orphaned", ())}
 
 
 # Clock changes.

@@ -30,7 +30,6 @@ from django_jobs.admin.schedule_list import (
     with_condition,
 )
 from django_jobs.admin.why import WHY_LIMIT
-from django_jobs.models import Job
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
 

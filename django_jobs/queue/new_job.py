@@ -20,13 +20,14 @@ from django_jobs.registry import JobType
 SHOWN_CHARACTERS = 200
 
 
-def refuse_event_loop(name: str) -> None:
+def refuse_event_loop(name: str, instead: str = "") -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     if not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
-        raise InvalidJobType(f"{name}() was called inside a running event loop; use `await ... .a{name}(...)`.")
+        instead = instead or f"await ... .a{name}(...)"
+        raise InvalidJobType(f"{name}() was called inside a running event loop; use `{instead}`.")
 
 
 def transaction_elsewhere(alias: str) -> str | None:

@@ -41,7 +41,7 @@ def _enable(schedule: Schedule, enabled: bool, why: str, by: str) -> bool:
 
 
 def run_now(schedule: Schedule, *, why: str, by: str) -> Job:
-    refuse_event_loop("run_now")
+    refuse_event_loop("run_now", "await sync_to_async(schedule.run_now)()")
     if schedule.pk is None or schedule._state.adding:
         raise InvalidJob(f"The schedule {schedule.name!r} is not stored, so nothing was made; save it first.")
     if wrong := status.fault(schedule):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager
 
 from django.db import OperationalError
@@ -54,8 +55,11 @@ class Link:
         """Find out what an error means; return the seconds until the next try, None when the connection is none the worse."""
         with self.guarded():
             usable = still_works(self._engine.alias, self._raw)
+        began = time.monotonic()
         if not self._probe():
             self.close()
+            if self._outage.reached_since(began):  # the probe set out too early: another thread is through by now
+                return self._breaks.pause()
             return self._outage.failed(error)
         if self._outage.lasts:
             self._outage.over()  # it was sent in the last moments of the outage

@@ -49,6 +49,7 @@ class Outage:
         self._longest = min(LONGEST_PAUSE, lease / 3)
         self._lock = threading.Lock()
         self._since = 0.0
+        self._reached_at = -math.inf
         # The threads that cannot reach it, each with its last pause. It is back when all of them have reached it. By their
         # names: one that ended in an outage is started anew.
         self._pauses: dict[str, float] = {}
@@ -70,9 +71,14 @@ class Outage:
         Return the seconds to wait before this thread's next try, 0 when it is.
         """
         if not self._pauses or probe():
+            self._reached_at = time.monotonic()
             self.over()
             return 0.0
         return self.failed(OperationalError("the database answers, and cannot be written"))
+
+    def reached_since(self, moment: float) -> bool:
+        """Tell whether a thread of this process has reached it since a moment of the monotonic clock."""
+        return self._reached_at >= moment
 
     def over(self) -> None:
         """Note that this thread reached it."""

@@ -25,6 +25,8 @@ HELD_SECONDS = 0.05
 SURVEY_SECONDS = 300.0
 # Tables that do not fit are tried again so soon.
 REFUSED_SECONDS = 30.0
+# A burst does not wait longer for the jobs of slots that cannot be made.
+STUCK_SECONDS = 10.0
 
 
 class Scheduler:
@@ -40,6 +42,8 @@ class Scheduler:
         self._refused_at = 0.0
         # Nothing was due at the last look.
         self._at_rest = False
+        # When it last got somewhere.
+        self._moved_at = 0.0
         self._surveyed_at = 0.0
         self._newest = False
         self._thread = threading.Thread()
@@ -49,6 +53,7 @@ class Scheduler:
     def start(self) -> None:
         self._ending = False
         self.refused = ""
+        self._moved_at = time.monotonic()
         self._wake.clear()
         watchdog.start()
         self._thread = threading.Thread(target=self._loop, name="django_jobs-scheduler", daemon=True)
@@ -80,8 +85,8 @@ class Scheduler:
 
     @property
     def at_rest(self) -> bool:
-        """Whether no slot has come that its jobs are not made for, as far as is known."""
-        return self._at_rest or bool(self.refused)
+        """Whether no slot has come whose jobs are still to be made, as far as is known and as they can be made."""
+        return self._at_rest or bool(self.refused) or time.monotonic() - self._moved_at > STUCK_SECONDS
 
     def _loop(self) -> None:
         while not self._ending:
@@ -133,10 +138,12 @@ class Scheduler:
         due_in = tick.due_in(self._engine, self._types)
         self._at_rest = due_in != 0
         if due_in is None or due_in > 0:
+            self._moved_at = time.monotonic()
             return LONGEST_WAIT if due_in is None else min(due_in, LONGEST_WAIT)
         ticked = tick.tick(self._engine, self._types, self._label, newest=self._newest)
         # In turns as long as more is due than one tick takes.
         self._newest = ticked.taken >= tick.BATCH and not self._newest
         if ticked.taken:
+            self._moved_at = time.monotonic()
             return 0.0
         return random.uniform(HELD_SECONDS, 2 * HELD_SECONDS)

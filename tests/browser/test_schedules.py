@@ -109,7 +109,9 @@ def test_a_schedule_is_paused_resumed_and_run_from_its_page(admin: Pages) -> Non
     admin.one("#why").send_keys("out of paper")
     admin.click("#pause")
     assert admin.messages == ["Schedule nightly was paused."]
-    assert admin.one("#reason").text == "It makes no jobs until it is resumed."
+    said = admin.one("#reason").text
+    assert said.startswith("Paused by ada ")
+    assert said.endswith("ago: out of paper. It makes no jobs until it is resumed.")
     admin.click("#resume")
     assert admin.messages == ["Schedule nightly was resumed; it makes jobs for the slots from now on."]
     admin.click("#run")

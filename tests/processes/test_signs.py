@@ -9,15 +9,18 @@ import threading
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 from django.db.backends.signals import connection_created
 
+from django_jobs.engines.base import Engine
 from django_jobs.workers import connections as ours
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.fitness import Fitness
+from django_jobs.workers.link import Link
 from django_jobs.workers.outage import LONGEST_PAUSE, Breaks, Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.seats import SEATS, Phase, Region, Seat, SeatMap, State
+from tests.processes.common import with_tables
 
 LEASE, BEAT = 30.0, 10.0
 
@@ -123,6 +126,26 @@ def test_a_thread_that_ended_in_an_outage_and_was_started_anew_ends_it(said: lis
     end.set()
     first.join()
     assert (said, outage.lasts) == (["away", "back"], False)
+
+
+@with_tables
+def test_a_probe_that_set_out_before_another_thread_was_through_begins_no_other_outage(
+    engine: Engine, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outage = Outage("supervisor", 30.0)
+    link = Link(engine, outage, 30.0)
+    link.connect()
+
+    def probe(timeout: float) -> bool:
+        outage.check(lambda: True)  # meanwhile, as another thread does
+        return False
+
+    monkeypatch.setattr(engine, "probe", probe)
+    assert link.failed("Looking", OperationalError("gone")) is not None
+    assert (said, outage.lasts) == ([], False)
+    monkeypatch.setattr(engine, "probe", lambda timeout: False)
+    assert link.failed("Looking", OperationalError("gone"))
+    assert (said, outage.lasts) == (["away"], True)
 
 
 def test_a_connection_that_breaks_again_and_again_is_tried_ever_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:

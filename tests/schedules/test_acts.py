@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.db import models, transaction
+from asgiref.sync import sync_to_async
+from django.db import connections, models, transaction
 
-from django_jobs.exceptions import InvalidJob
+from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Job
 from django_jobs.models.clock import database_now
 from django_jobs.models.schedule import Schedule
@@ -114,6 +118,26 @@ def test_in_a_transaction_on_another_database_alone_it_is_not_run(engine: Engine
         assert not all_jobs(engine).exists()
         with transaction.atomic(using=engine.alias):
             schedule.run_now()
+    assert all_jobs(engine).get().schedule == schedule.name
+
+
+@beside_others
+def test_inside_an_event_loop_it_is_refused_with_what_to_use(engine: Engine) -> None:
+    schedule = made(engine)
+
+    async def main() -> None:
+        schedule.run_now()
+
+    said = "run_now() was called inside a running event loop; use `await sync_to_async(schedule.run_now)()`."
+    with pytest.raises(InvalidJobType, match=f"^{re.escape(said)}$"):
+        asyncio.run(main())
+    assert not all_jobs(engine).exists()
+
+    def run() -> None:
+        with closing(connections[engine.alias]):  # that of the loop's thread
+            schedule.run_now()
+
+    asyncio.run(sync_to_async(run)())
     assert all_jobs(engine).get().schedule == schedule.name
 
 

@@ -14,7 +14,7 @@ from django_jobs.models import Schedule, ScheduleState
 from django_jobs.schedules import tick as ticks
 from django_jobs.workers import scheduler as schedulers
 from django_jobs.workers.outage import Outage
-from django_jobs.workers.scheduler import HELD_SECONDS, LONGEST_WAIT, REFUSED_SECONDS, Scheduler
+from django_jobs.workers.scheduler import HELD_SECONDS, LONGEST_WAIT, REFUSED_SECONDS, STUCK_SECONDS, Scheduler
 from tests.app.jobs import nothing
 from tests.engines.common import beside_others, on_postgresql, on_sqlite, sql
 from tests.harness import wait_for
@@ -185,6 +185,7 @@ def test_it_is_at_rest_when_it_has_looked_and_nothing_is_due(
     engine: Engine, scheduler: Scheduler, thread: Session
 ) -> None:
     schedule = late(engine, HOUR, MINUTE)
+    scheduler._moved_at = time.monotonic()
     found = [scheduler.at_rest]
     for _ in range(2):
         thread.do(scheduler._step)
@@ -193,6 +194,35 @@ def test_it_is_at_rest_when_it_has_looked_and_nothing_is_due(
     since(engine, schedule, MINUTE)
     thread.do(scheduler._step)
     assert [*found, scheduler.at_rest] == [False, False, True, False]
+
+
+@on_postgresql
+def test_it_is_at_rest_as_well_when_what_is_due_could_not_be_had_for_long(
+    engine: Engine, scheduler: Scheduler, thread: Session
+) -> None:
+    schedule = late(engine, HOUR, MINUTE)
+    scheduler._moved_at = time.monotonic()
+    with session(engine.alias) as other:
+        other.begin()
+        other.sql("SELECT 1 FROM django_jobs_schedulestate WHERE schedule_id = %s FOR UPDATE", schedule.pk)
+        found = []
+        for passed in (0, STUCK_SECONDS):
+            scheduler._moved_at -= passed
+            thread.do(scheduler._step)
+            found.append(scheduler.at_rest)
+        other.rollback()
+    thread.do(scheduler._step)
+    assert len(slots(engine, schedule)) == 1
+    assert [*found, scheduler.at_rest] == [False, True, False]
+    scheduler._moved_at -= STUCK_SECONDS
+    thread.do(scheduler._step)
+    since(engine, schedule, MINUTE)
+    with session(engine.alias) as other:
+        other.begin()
+        other.sql("SELECT 1 FROM django_jobs_schedulestate WHERE schedule_id = %s FOR UPDATE", schedule.pk)
+        thread.do(scheduler._step)
+        other.rollback()
+    assert not scheduler.at_rest
 
 
 def test_an_error_of_the_thread_itself_is_survived(
