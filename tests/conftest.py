@@ -14,6 +14,15 @@ from tests.harness import Tree
 from tests.threads import Session, session
 
 SHOPS_SCHEDULES = dict(code._schedules)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have tests with real processes and servers run one after the other, whatever runs beside them."""
+    for item in items:
+        if item.get_closest_marker("process") or item.get_closest_marker("postgresql"):
+            item.add_marker(pytest.mark.xdist_group("processes"))
+
+
 ALIASES = {"postgresql": "default", "sqlite": "lite"}
 
 
