@@ -102,7 +102,8 @@ def test_with_all_connections_cut_a_run_is_lost_uncounted_and_all_others_go_on(t
     pids = workers.worker_pids()
     with connections[tree.alias].cursor() as cursor:
         cursor.execute(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'django_jobs:%%'"
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name LIKE 'django_jobs:%%'"
         )
         assert cursor.fetchone()[0] >= 3
     (tmp_path / "go").touch()
