@@ -52,9 +52,11 @@ def main() -> int:
     parser.add_argument(
         "--fires", type=int, default=100, help="slots whose latency is measured, one a second (default: 100)"
     )
-    parser.add_argument("parts", nargs="*", choices=PARTS, default=PARTS, help="only these (default: all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"only these of {', '.join(PARTS)} (default: all)")
     options = parser.parse_args()
-    parts = options.parts
+    parts = options.parts or PARTS
+    if unknown := set(parts).difference(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: give some of {', '.join(PARTS)}")
     if "resolver" in parts:
         resolver_rates(options.rounds, options.slots)
     if {"tick", "latency"}.isdisjoint(parts):
