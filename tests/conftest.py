@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.db import connections
 
 from django_jobs import engines
 from django_jobs.engines import engine as engine_of
@@ -32,6 +34,17 @@ def schedules_of_the_code(monkeypatch: pytest.MonkeyPatch) -> dict[str, code.Cod
     """Leave out the schedules of the example's jobs; return them for those who ask."""
     monkeypatch.setattr(code, "_schedules", {})
     return SHOPS_SCHEDULES
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_left(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """End the sessions that killed processes of the last test may still have, before the databases are dropped."""
+    yield
+    with django_db_blocker.unblock(), connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])

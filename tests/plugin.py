@@ -12,6 +12,7 @@ import json
 import os
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,28 @@ import pytest
 from example_project.postgres import PostgresError, find_binaries, temporary
 from example_project.postgres_host import system_binaries, wheel_binaries
 
+# What is to be stopped and removed at the end.
+_ends: list[Callable[[], object]] = []
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     # The earliest hook: pytest-django sets Django up in a later one.
-    if "DJANGO_JOBS_TEST_DATABASES" not in os.environ:
-        os.environ["DJANGO_JOBS_TEST_DATABASES"] = json.dumps({"default": _postgresql(), "lite": _sqlite()})
+    mine = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if os.environ.get("DJANGO_JOBS_TEST_PROCESS") == mine:
+        return
+    # Each process of `pytest -n` has databases of its own: what is asked of a whole server is then the test's own doing.
+    os.environ["DJANGO_JOBS_TEST_PROCESS"] = mine
+    os.environ["DJANGO_JOBS_TEST_DATABASES"] = json.dumps({"default": _postgresql(), "lite": _sqlite()})
+
+
+def pytest_unconfigure() -> None:
+    _end()
+
+
+@atexit.register
+def _end() -> None:
+    while _ends:
+        _ends.pop()()
 
 
 def _postgresql() -> dict[str, Any]:
@@ -37,7 +55,7 @@ def _postgresql() -> dict[str, Any]:
             server = temporary(bindir=_binaries(), settings={"autovacuum": "off"})
         except PostgresError as error:
             raise pytest.UsageError(f"The tests need PostgreSQL 15+ and could not start one: {error}") from error
-        atexit.register(server.stop, "immediate")
+        _ends.append(lambda: server.stop("immediate"))
         url = server.url
     config = dict(environ.Env.db_url_config(url))
     if "postgresql" not in str(config["ENGINE"]):
@@ -70,7 +88,7 @@ def pytest_report_header() -> str:
 
 def _sqlite() -> dict[str, Any]:
     directory = tempfile.TemporaryDirectory(prefix="django_jobs-tests-")
-    atexit.register(directory.cleanup)
+    _ends.append(directory.cleanup)
     name = str(Path(directory.name) / "jobs.sqlite3")
     return {
         "ENGINE": "django.db.backends.sqlite3",

@@ -131,12 +131,13 @@ def test_a_heart_that_ended_leaves_no_thread_that_a_fork_would_copy(engine: Engi
     tables = Tables(engine)
     heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer, tables.outage)
     for _ in range(2):
-        before = threading.active_count()
+        before = set(threading.enumerate())
         heart.start()
         assert heart.ready.wait(10)
-        assert threading.active_count() == before + 2
+        ours = set(threading.enumerate()) - before
+        assert {thread.name for thread in ours} == {"django_jobs-heart", "django_jobs-watchdog"}
         assert heart.end(10)
-        assert threading.active_count() == before
+        assert not any(thread.is_alive() for thread in ours)
 
 
 def test_an_ended_watchdog_can_be_started_again() -> None:
