@@ -38,13 +38,15 @@ def schedules_of_the_code(monkeypatch: pytest.MonkeyPatch) -> dict[str, code.Cod
 
 @pytest.fixture(scope="session", autouse=True)
 def nobody_left(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """End the sessions that killed processes of the last test may still have, before the databases are dropped."""
+    """End all other sessions before the databases are dropped: killed processes, and connections that were thrown away."""
     yield
-    with django_db_blocker.unblock(), connections["default"].cursor() as cursor:
-        cursor.execute(
-            "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+    with django_db_blocker.unblock():
+        with connections["default"].cursor() as cursor:
+            cursor.execute(
+                "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        connections.close_all()  # may be another than the one that is closed to drop them
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])

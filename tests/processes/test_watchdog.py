@@ -130,6 +130,7 @@ def test_an_answer_that_nobody_needs_any_more_is_waited_for_a_short_time_only(pr
 def test_a_heart_that_ended_leaves_no_thread_that_a_fork_would_copy(engine: Engine) -> None:
     tables = Tables(engine)
     heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer, tables.outage)
+    watchdog.end()  # of another test
     for _ in range(2):
         before = set(threading.enumerate())
         heart.start()
