@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_jobs")
 FAILURE_SECONDS = 5.0
-# Schedules that a line each is said of when many were missed at once, as after an outage.
-MISSED_SAID = 10
 _failures_said: dict[str, float] = {}
 
 
-def _say(level: int, text: str, *values: object, **options: Any) -> None:
+def say(level: int, text: str, *values: object, **options: Any) -> None:
     try:
         logger.log(level, text, *values, **options)
     except Exception:
@@ -39,43 +37,43 @@ def _job(claimed: Claimed) -> dict[str, object]:
 
 
 def started(engine: str, alias: str, queues: str, processes: int, threads: int, types: int, lease: float) -> None:
-    _say(logging.INFO,
+    say(logging.INFO,
         "Workers started on %s (%s): queues %s, %d processes x %d threads, %d types, lease %g s",
         engine, alias, queues, processes, threads, types, lease,
     )  # fmt: skip
 
 
 def queue_without_type(queue: str) -> None:
-    _say(logging.WARNING, "No job type uses the queue %r; jobs may still be enqueued there by using(queue=...)", queue)
+    say(logging.WARNING, "No job type uses the queue %r; jobs may still be enqueued there by using(queue=...)", queue)
 
 
 def worker_ready(pid: int) -> None:
-    _say(logging.INFO, "Worker process %d is ready", pid)
+    say(logging.INFO, "Worker process %d is ready", pid)
 
 
 def worker_died(pid: int, how: str, jobs: int) -> None:
-    _say(logging.ERROR, "Worker process %d died: %s; %d jobs in its hands go back", pid, how, jobs)
+    say(logging.ERROR, "Worker process %d died: %s; %d jobs in its hands go back", pid, how, jobs)
 
 
 def worker_hangs(pid: int, seconds: float) -> None:
-    _say(logging.ERROR, "Worker process %d has not answered for %.0f s and runs no job; it is replaced", pid, seconds)
+    say(logging.ERROR, "Worker process %d has not answered for %.0f s and runs no job; it is replaced", pid, seconds)
 
 
 def process_used_up(pid: int, claimed: int, most: int) -> None:
-    _say(logging.INFO, "Worker process %d has claimed %d jobs (MAX_JOBS_PER_PROCESS is %d); it is replaced",
+    say(logging.INFO, "Worker process %d has claimed %d jobs (MAX_JOBS_PER_PROCESS is %d); it is replaced",
         pid, claimed, most,
     )  # fmt: skip
 
 
 def process_too_large(pid: int, memory: int, most: int) -> None:
-    _say(logging.WARNING,
+    say(logging.WARNING,
         "Worker process %d has %s MiB of resident memory (MAX_PROCESS_MEMORY is %s MiB); it is replaced",
         pid, f"{memory / 2**20:,.1f}", f"{most / 2**20:,.1f}",
     )  # fmt: skip
 
 
 def process_drains(pid: int, jobs: Sequence[int], drain: float) -> None:
-    _say(logging.WARNING,
+    say(logging.WARNING,
         "Worker process %d is replaced, because what it runs does not end at its deadline (%s); "
         "other runs in it may finish for %g s",
         pid, _jobs(jobs), drain,
@@ -83,14 +81,14 @@ def process_drains(pid: int, jobs: Sequence[int], drain: float) -> None:
 
 
 def process_ended(pid: int, jobs: Sequence[int], is_held: bool) -> None:
-    _say(logging.ERROR,
+    say(logging.ERROR,
         "Worker process %d %s; it is ended with what did not end at its deadline (%s)",
         pid, "does not answer" if is_held else "is to be replaced", _jobs(jobs),
     )  # fmt: skip
 
 
 def drain_over(pid: int, runs: int) -> None:
-    _say(logging.WARNING, "DRAIN is over in worker process %d: %d runs are cut and go back, uncounted", pid, runs)
+    say(logging.WARNING, "DRAIN is over in worker process %d: %d runs are cut and go back, uncounted", pid, runs)
 
 
 def _jobs(ids: Sequence[int]) -> str:
@@ -99,28 +97,28 @@ def _jobs(ids: Sequence[int]) -> str:
 
 
 def template_died() -> None:
-    _say(logging.ERROR, "The template process died; workers are stopped and started anew")
+    say(logging.ERROR, "The template process died; workers are stopped and started anew")
 
 
 def summary(counts: dict[str, int], running: int) -> None:
     said = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items() if number)
-    _say(logging.INFO, "Last second: %s; %d running", said or "nothing ended", running)
+    say(logging.INFO, "Last second: %s; %d running", said or "nothing ended", running)
 
 
 def stopping(signal_name: str, grace: float) -> None:
-    _say(logging.INFO, "%s: no more claims; runs may finish for %g s", signal_name, grace)
+    say(logging.INFO, "%s: no more claims; runs may finish for %g s", signal_name, grace)
 
 
 def grace_over(runs: int) -> None:
-    _say(logging.WARNING, "The grace is over: %d runs are cut and go back, uncounted unless they are late", runs)
+    say(logging.WARNING, "The grace is over: %d runs are cut and go back, uncounted unless they are late", runs)
 
 
 def stopped(code: int) -> None:
-    _say(logging.INFO, "Workers stopped (exit %d)", code)
+    say(logging.INFO, "Workers stopped (exit %d)", code)
 
 
 def database_away(process: str, error: BaseException) -> None:
-    _say(
+    say(
         logging.ERROR,
         "%s: the jobs' database cannot be reached, waiting: %s",
         process,
@@ -129,21 +127,21 @@ def database_away(process: str, error: BaseException) -> None:
 
 
 def database_back(process: str, seconds: float) -> None:
-    _say(logging.INFO, "%s: the jobs' database is back after %.1f s", process, seconds)
+    say(logging.INFO, "%s: the jobs' database is back after %.1f s", process, seconds)
 
 
 def job_done(claimed: Claimed, seconds: float) -> None:
-    _say(logging.DEBUG, "Job %d %s done in %.3f s", claimed.id, claimed.type, seconds, extra=_job(claimed))
+    say(logging.DEBUG, "Job %d %s done in %.3f s", claimed.id, claimed.type, seconds, extra=_job(claimed))
 
 
 def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: float | None) -> None:
     if status == "ready":
         when = "" if delay is None else f", again in {delay:.1f} s at the earliest"
-        _say(logging.INFO, "Job %d %s %s%s: %s", claimed.id, claimed.type, cause, when, error, extra=_job(claimed))
+        say(logging.INFO, "Job %d %s %s%s: %s", claimed.id, claimed.type, cause, when, error, extra=_job(claimed))
     elif status == "cancelled":
-        _say(logging.INFO, "Job %d %s cancelled: %s", claimed.id, claimed.type, error, extra=_job(claimed))
+        say(logging.INFO, "Job %d %s cancelled: %s", claimed.id, claimed.type, error, extra=_job(claimed))
     else:
-        _say(
+        say(
             logging.ERROR,
             "Job %d %s is %s%s: %s",
             claimed.id,
@@ -156,77 +154,77 @@ def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: fl
 
 
 def job_unstorable(run: Run, error: BaseException) -> None:
-    _say(logging.ERROR, "The outcome of job %d cannot be stored; it fails without its texts: %s", run.id, error)
+    say(logging.ERROR, "The outcome of job %d cannot be stored; it fails without its texts: %s", run.id, error)
 
 
 def lost_lease(run: Run) -> None:
-    _say(logging.WARNING,
+    say(logging.WARNING,
         "Lost lease: run %d of job %d ended, but the job is no longer this run's; its outcome is refused",
         run.token, run.id,
     )  # fmt: skip
 
 
 def lease_taken(run: Run) -> None:
-    _say(logging.WARNING, "Lost lease: run %d of job %d is told to stop; the job is no longer its", run.token, run.id)
+    say(logging.WARNING, "Lost lease: run %d of job %d is told to stop; the job is no longer its", run.token, run.id)
 
 
 def run_cancelled(run: Run) -> None:
-    _say(logging.INFO, "Run %d of job %d is told to stop: the job was cancelled", run.token, run.id)
+    say(logging.INFO, "Run %d of job %d is told to stop: the job was cancelled", run.token, run.id)
 
 
 def job_lost(job_id: int, status: str, cause: str, error: str) -> None:
     level = logging.ERROR if status == "dead" else logging.WARNING
-    _say(level, "Job %d lost its run (%s): %s; it is %s now", job_id, cause, error.rstrip("."), status)
+    say(level, "Job %d lost its run (%s): %s; it is %s now", job_id, cause, error.rstrip("."), status)
 
 
 def job_act(job_id: int, what: str, said: str) -> None:
-    _say(logging.INFO, "Job %d %s: %s", job_id, what, said)
+    say(logging.INFO, "Job %d %s: %s", job_id, what, said)
 
 
 def jobs_expired(number: int) -> None:
-    _say(logging.INFO, "%d jobs were cancelled: the time by which they had to start passed before a worker took them",
+    say(logging.INFO, "%d jobs were cancelled: the time by which they had to start passed before a worker took them",
         number,
     )  # fmt: skip
 
 
 def job_late(job_id: int, status: str, error: str) -> None:
     level = logging.ERROR if status == "dead" else logging.INFO
-    _say(level, "Job %d is %s (deadline): %s", job_id, status, error)
+    say(level, "Job %d is %s (deadline): %s", job_id, status, error)
 
 
 def paused(kind: str, name: str, until: datetime | None, by: str, why: str) -> None:
     said = "".join(
         [f" by {by}" if by else "", f" until {until.isoformat()}" if until else "", f": {why}" if why else ""]
     )
-    _say(logging.INFO, "The %s %s is paused%s", kind, name, said)
+    say(logging.INFO, "The %s %s is paused%s", kind, name, said)
 
 
 def resumed(kind: str, name: str) -> None:
-    _say(logging.INFO, "The %s %s is resumed", kind, name)
+    say(logging.INFO, "The %s %s is resumed", kind, name)
 
 
 def purged(number: int, first: int, last: int, by: str) -> None:
-    _say(logging.INFO, "%d jobs were deleted%s, from id %d to %d", number, f" by {by}" if by else "", first, last)
+    say(logging.INFO, "%d jobs were deleted%s, from id %d to %d", number, f" by {by}" if by else "", first, last)
 
 
 def heart_stopped() -> None:
-    _say(logging.ERROR, "The supervisor's thread for the database had ended; it is started again")
+    say(logging.ERROR, "The supervisor's thread for the database had ended; it is started again")
 
 
 def process_failed(pid: int, error: BaseException) -> None:
-    _say(logging.ERROR, "Worker process %d cannot go on and ends: %s", pid, error, exc_info=error)
+    say(logging.ERROR, "Worker process %d cannot go on and ends: %s", pid, error, exc_info=error)
 
 
 def types_parked(number: int) -> None:
-    _say(logging.WARNING, "%d jobs of types unknown here are parked for a worker that knows them", number)
+    say(logging.WARNING, "%d jobs of types unknown here are parked for a worker that knows them", number)
 
 
 def loop_failed(name: str) -> None:
-    if _is_to_be_said(name):
-        _say(logging.ERROR, "%s failed; it goes on", name, exc_info=True)
+    if is_to_be_said(name):
+        say(logging.ERROR, "%s failed; it goes on", name, exc_info=True)
 
 
-def _is_to_be_said(failure: str) -> bool:
+def is_to_be_said(failure: str) -> bool:
     # What fails again and again, as with a table that somebody locked, is not said each time.
     now = time.monotonic()
     if now - _failures_said.get(failure, -FAILURE_SECONDS) < FAILURE_SECONDS:
@@ -236,7 +234,7 @@ def _is_to_be_said(failure: str) -> bool:
 
 
 def unsupervised(pid: int, seconds: float) -> None:
-    _say(
+    say(
         logging.WARNING,
         "Worker process %d claims nothing: its supervisor has not extended leases for %.0f s",
         pid,
@@ -245,67 +243,6 @@ def unsupervised(pid: int, seconds: float) -> None:
 
 
 def connection_broke(process: str, error: BaseException) -> None:
-    if _is_to_be_said(f"{process}: connection"):
+    if is_to_be_said(f"{process}: connection"):
         said = str(error).strip().replace("\n", " ")
-        _say(logging.WARNING, "%s: the connection broke and is made anew: %s", process, said)
-
-
-class Looked(NamedTuple):
-    """What came of a look at one schedule."""
-
-    name: str
-    error: str
-    missed: int
-    dropped: int
-    fired: int
-
-
-def schedules_looked_at(found: Sequence[Looked]) -> None:
-    for looked in found:
-        if looked.error:
-            _say(logging.ERROR, "Schedule %s is broken: %s", looked.name, looked.error)
-        elif looked.fired and not looked.missed:
-            _say(logging.DEBUG, "Schedule %s made %d jobs", looked.name, looked.fired)
-    missed = [looked for looked in found if looked.missed and not looked.error]
-    for looked in missed[:MISSED_SAID]:
-        _say(logging.WARNING, "Schedule %s missed %d slots: %d dropped, %d jobs made",
-            looked.name, looked.missed, looked.dropped, looked.fired,
-        )  # fmt: skip
-    if more := missed[MISSED_SAID:]:
-        _say(logging.WARNING, "%d more schedules missed %d slots: %d dropped, %d jobs made",
-            len(more), *(sum(number) for number in zip(*(item[2:5] for item in more), strict=True)),
-        )  # fmt: skip
-
-
-def schedule_act(name: str, what: str, by: str, why: str) -> None:
-    _say(logging.INFO, "Schedule %s is %s%s%s", name, what, f" by {by}" if by else "", f": {why}" if why else "")
-
-
-def schedules_held(error: BaseException) -> None:
-    if _is_to_be_said("schedules held"):
-        said = str(error).strip().split("\n")[0]
-        _say(
-            logging.WARNING,
-            "No jobs of schedules can be stored now, another transaction holds a table or rows: %s",
-            said,
-        )
-
-
-def schedule_not_stored(name: str, place: str, error: str) -> None:
-    _say(logging.ERROR, "The schedule %s of %s cannot be used, and is left as it was: %s", name, place, error)
-
-
-def scheduler_stopped() -> None:
-    _say(logging.ERROR, "The scheduler's thread had ended; it is started again")
-
-
-def scheduler_refused(why: str) -> None:
-    _say(logging.ERROR, "No jobs of schedules are made, workers go on: %s", why)
-
-
-def scheduler_started(schedules: int) -> None:
-    _say(logging.INFO, "Scheduler started: %d schedules", schedules)
-
-
-def scheduler_ended(code: int) -> None:
-    _say(logging.INFO, "Scheduler stopped (exit %d)", code)
+        say(logging.WARNING, "%s: the connection broke and is made anew: %s", process, said)

@@ -119,7 +119,7 @@ def tags(value: object) -> tuple[str, ...]:
     return found
 
 
-def _reject_unknown(given: dict[str, Any], known: Iterable[str], where: str) -> None:
+def reject_unknown(given: dict[str, Any], known: Iterable[str], where: str) -> None:
     for name in given:
         if name not in known:
             raise InvalidJobType(f"{where} has no option {name!r}; it has {', '.join(sorted(known))}.")
@@ -142,7 +142,7 @@ class Define:
     @classmethod
     def read(cls, given: dict[str, Any]) -> Define:
         known = [*(name for name in cls.__dataclass_fields__ if name != "default_timeout"), "takes_context"]
-        _reject_unknown(given, known, "@job")
+        reject_unknown(given, known, "@job")
         found = dict(given)
         for name, convert in _DEFINE.items():
             if found.get(name) is not None:
@@ -205,7 +205,7 @@ class Enqueue:
     detached: bool | None = None
 
     def changed(self, given: dict[str, Any]) -> Enqueue:
-        _reject_unknown(given, self.__dataclass_fields__, "using()")
+        reject_unknown(given, self.__dataclass_fields__, "using()")
         found = {name: None if value is None else _ENQUEUE[name](value) for name, value in given.items()}
         changed = replace(self, **found)
         if changed.run_at is not None and changed.delay is not None:

@@ -13,6 +13,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import database_now, from_row
 from django_jobs.schedules import code, rows, status
+from django_jobs.schedules.definition import alias_of
 from django_jobs.schedules.firing import offset
 from django_jobs.schedules.overrides import overrides
 from django_jobs.slots import Touched
@@ -79,7 +80,7 @@ def _row(
     clock = shown_in or _zone(schedule)
     preview = None if condition.state in IDLE else _preview(schedule, now, count)
     state: ScheduleState | None = getattr(schedule, "state", None)
-    last_slot = state and state.last_slot and from_row(state.last_slot, str(schedule._state.db))
+    last_slot = state and state.last_slot and from_row(state.last_slot, alias_of(schedule))
     return {
         "name": schedule.name,
         "type": schedule.type,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Never, TypeVar
 
+from django_jobs import options
 from django_jobs.decorators import JobFunction
 from django_jobs.exceptions import InvalidJobType, shown
 from django_jobs.schedules import code
@@ -51,41 +51,33 @@ def schedule(
     Raises InvalidJobType when it does not stand above a job, without parentheses, and for an option that there is not.
     Values that cannot be used are reported by `manage.py check`, and such a schedule is not stored.
     """
-    if isinstance(expression, JobFunction):
-        raise InvalidJobType(f'@schedule above {expression!r} does not say when; write @schedule("30 2 * * *").')
-    if unknown:
-        known = [name for name in inspect.signature(schedule).parameters if name not in ("expression", "unknown")]
-        raise InvalidJobType(f"@schedule has no option {next(iter(unknown))!r}; it has {', '.join(sorted(known))}.")
-    values = {
-        "expression": expression,
-        "every": every,
-        "payload": {"args": _plain(list, args), "kwargs": {} if kwargs is None else _plain(dict, kwargs)},
-        "nonexistent": nonexistent,
-        "ambiguous": ambiguous,
-        "missed": missed,
-        "missed_grace": missed_grace,
-        "missed_limit": missed_limit,
-        "missed_window": missed_window,
-        "overlap": overlap,
-        "spread": spread,
-        "queue": queue,
-        "priority": priority,
-        "enabled": enabled,
-    }
-    if timezone is not None:
-        values["timezone"] = timezone
+    values = _values(dict(locals()))
 
     def decorate(target: J) -> J:
-        if not isinstance(target, JobFunction):
-            name_ = getattr(target, "__qualname__", shown(target))
-            raise InvalidJobType(f"@schedule stands above @job, and {name_} is no job; write @job directly below it.")
-        found = code.CodeSchedule(
-            name=target.name if name is None else name, type=target.name, values=values, place=target.job_type.place
-        )
-        code.register(found)
+        _refuse_no_job(target)
+        own_name = target.name if name is None else name
+        place = target.job_type.place
+        code.register(code.CodeSchedule(name=own_name, type=target.name, values=values, place=place))
         return target
 
     return decorate
+
+
+def _values(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what was given as fields of Schedule: the name and, where the project's zone is meant, the zone left out."""
+    expression, unknown = given["expression"], given.pop("unknown")
+    if isinstance(expression, JobFunction):
+        raise InvalidJobType(f'@schedule above {expression!r} does not say when; write @schedule("30 2 * * *").')
+    options.reject_unknown(unknown, given.keys() - {"expression"}, "@schedule")
+    args, kwargs = given.pop("args"), given.pop("kwargs")
+    given["payload"] = {"args": _plain(list, args), "kwargs": {} if kwargs is None else _plain(dict, kwargs)}
+    return {name: value for name, value in given.items() if name != "name" and (name, value) != ("timezone", None)}
+
+
+def _refuse_no_job(target: object) -> None:
+    if not isinstance(target, JobFunction):
+        what = getattr(target, "__qualname__", shown(target))
+        raise InvalidJobType(f"@schedule stands above @job, and {what} is no job; write @job directly below it.")
 
 
 def _plain(kind: type[list[Any]] | type[dict[str, Any]], value: Any) -> Any:

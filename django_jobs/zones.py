@@ -21,10 +21,10 @@ from django_jobs.exceptions import JobsError, shown
 LONGEST = 100
 # What lies beside the zones: the host's own, whose name says nothing elsewhere, and those that count leap seconds.
 _NO_ZONES = re.compile(r"(localtime|posixrules)$|(right|posix)/")
-
-# How far ahead a clock change is looked for, and in which steps: no zone went forth and back within a day.
 # A file of zone data that says UTC, for hosts that have none.
 _UTC = b"TZif" + bytes(16) + struct.pack(">6l", 0, 0, 0, 0, 1, 4) + struct.pack(">lbb", 0, 0, 0) + b"UTC\0"
+
+# How far ahead a clock change is looked for, and in which steps: no zone went forth and back within a day.
 _HORIZON = timedelta(days=3 * 366)
 _STEP = timedelta(days=1)
 _SECOND = timedelta(seconds=1)

@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs import durations
 from django_jobs.admin.filters import known_queues, known_types
 from django_jobs.models.schedule import Schedule
-from django_jobs.schedules import definition
+from django_jobs.schedules import definition, overrides
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Schedule]
@@ -27,10 +27,8 @@ else:
     _Form = forms.ModelForm
 
 DURATIONS = tuple(definition.DURATIONS)
-FIELDS = (
-    "name", "type", "expression", "every", "timezone", "nonexistent", "ambiguous", "missed", "missed_grace",
-    "missed_limit", "missed_window", "overlap", "spread", "queue", "priority", "enabled",
-)  # fmt: skip
+# The payload in two parts, which are fields of the form alone.
+FIELDS = ("name", *(name for name in overrides.FIELDS if name != "payload"))
 ARGUMENTS = ("args", "kwargs")
 
 

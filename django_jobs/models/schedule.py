@@ -20,6 +20,8 @@ T = TypeVar("T")
 NAME_LIMIT = 200
 # What decides which instants are slots.
 TIMING = ("expression", "every", "anchor", "timezone", "nonexistent", "ambiguous")
+# What the driver, or a field of Django, raises of a value that it cannot take.
+UNREADABLE = (DatabaseError, TypeError, ValueError, OverflowError, RecursionError)
 # What decides whether they begin anew: these and whether there are any.
 DECIDING = (*TIMING, "enabled")
 
@@ -72,7 +74,7 @@ class ScheduleQuerySet(models.QuerySet["Schedule"]):
         """Check and store many schedules. Raises ValidationError naming the schedule, before anything is written."""
         self._for_write = True
         schedules = list(objs)
-        anchor = _whole_second(self.db) if schedules else None
+        anchor = whole_second(self.db) if schedules else None
         for schedule in schedules:
             schedule.anchor = schedule.anchor or anchor
             try:
@@ -211,7 +213,7 @@ class Schedule(models.Model):
         with transaction.atomic(using=alias):
             rows = Schedule.objects.using(alias).filter(pk=self.pk)
             before = rows.select_for_update().values(*DECIDING).first() if self.pk else None
-            self.anchor = self.anchor or (before["anchor"] if before else _whole_second(alias))
+            self.anchor = self.anchor or (before["anchor"] if before else whole_second(alias))
             self.full_clean(validate_constraints=False)
             super().save(**{**kwargs, "using": alias})
             states = ScheduleState.objects.using(alias)
@@ -262,7 +264,7 @@ def _deciding(ids: list[int], alias: str, lock: bool = False) -> dict[int, Any]:
     for part in _parts(ids):
         try:
             found |= {row[0]: row for row in rows.filter(pk__in=part).values_list("pk", *DECIDING)}
-        except (DatabaseError, TypeError, ValueError, OverflowError):
+        except UNREADABLE:
             if not connections[alias].is_usable():
                 raise
             # One of them cannot be read, and is taken as changed.
@@ -275,5 +277,6 @@ def _parts(items: list[T]) -> Iterator[list[T]]:
     return (items[start : start + PART] for start in range(0, len(items), PART))
 
 
-def _whole_second(alias: str) -> datetime:
+def whole_second(alias: str) -> datetime:
+    """Return the whole second of a database's clock, as a column takes it."""
     return for_row(database_now(alias).replace(microsecond=0), alias)

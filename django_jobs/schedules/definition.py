@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from django_jobs import durations, options, registry
 from django_jobs.cron import BadExpression, Cron
+from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import NewJob
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.models.clock import from_row
@@ -109,7 +110,7 @@ def slots(schedule: Schedule, now: datetime) -> Slots:
     if wrong:
         raise ValidationError(wrong)
     if schedule.every is not None:
-        anchor = schedule.anchor and from_row(schedule.anchor, _alias(schedule))
+        anchor = schedule.anchor and from_row(schedule.anchor, alias_of(schedule))
         return EverySlots(schedule.every, anchor or _utc(now).replace(microsecond=0))
     return CronSlots(
         Cron.parse(schedule.expression),
@@ -127,7 +128,7 @@ def check_rules(schedule: Schedule) -> None:
 
 def timing(schedule: Schedule) -> str:
     """Return what decides a schedule's slots as one text, to tell whether it has changed."""
-    anchor = schedule.anchor and from_row(schedule.anchor, _alias(schedule))
+    anchor = schedule.anchor and from_row(schedule.anchor, alias_of(schedule))
     return "|".join(str(anchor if name == "anchor" else getattr(schedule, name)) for name in TIMING)
 
 
@@ -156,9 +157,8 @@ def _utc(moment: datetime) -> datetime:
         return moment.replace(tzinfo=UTC)
 
 
-def _alias(schedule: Schedule) -> str:
-    from django_jobs.engines import jobs_alias
-
+def alias_of(schedule: Schedule) -> str:
+    """Return which database a schedule's times are of: for one that was not stored, that of the jobs."""
     return schedule._state.db or jobs_alias()
 
 

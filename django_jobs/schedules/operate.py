@@ -13,6 +13,7 @@ from django_jobs.models import Job, Schedule, ScheduleState
 from django_jobs.payload import storable
 from django_jobs.queue.new_job import refuse_event_loop, refuse_split_transaction, transaction_elsewhere
 from django_jobs.schedules import definition, status
+from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules.overrides import overrides
 
 BY_LIMIT, WHY_LIMIT = 255, 1000
@@ -35,7 +36,9 @@ def _enable(schedule: Schedule, enabled: bool, why: str, by: str) -> bool:
             if not enabled:
                 said = {"paused_by": storable(by)[:BY_LIMIT], "paused_why": storable(why)[:WHY_LIMIT]}
                 ScheduleState.objects.using(alias).filter(schedule=schedule.pk).update(**said)
-            log.when_committed(rows.db, log.schedule_act, schedule.name, "resumed" if enabled else "paused", by, why)
+            log.when_committed(
+                rows.db, schedule_log.schedule_act, schedule.name, "resumed" if enabled else "paused", by, why
+            )
     schedule.enabled = enabled
     return changed
 
@@ -51,7 +54,7 @@ def run_now(schedule: Schedule, *, why: str, by: str) -> Job:
     refuse_split_transaction(transaction_elsewhere(found.alias), found.alias)
     with found.on_working_connection(), transaction.atomic(using=found.alias):
         job = found.insert(call)
-        log.when_committed(found.alias, log.schedule_act, schedule.name, f"run now, as job {job.pk},", by, why)
+        log.when_committed(found.alias, schedule_log.schedule_act, schedule.name, f"run now, as job {job.pk},", by, why)
     return job
 
 
@@ -67,5 +70,7 @@ def take_back(schedule: Schedule, *, why: str, by: str) -> list[str]:
         alias = router.db_for_write(Schedule, instance=schedule)
         with transaction.atomic(using=alias):
             schedule.save(using=alias)
-            log.when_committed(alias, log.schedule_act, schedule.name, "taken back to what the code says", by, why)
+            log.when_committed(
+                alias, schedule_log.schedule_act, schedule.name, "taken back to what the code says", by, why
+            )
     return [item.field for item in found]

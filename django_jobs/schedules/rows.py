@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, connections
+from django.db import connections
 
 from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import Clock
+from django_jobs.models.schedule import UNREADABLE
 
 T = TypeVar("T")
-# What the driver, or a field of Django, raises of a value that it cannot take.
-UNREADABLE = (DatabaseError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 def schedules(alias: str, ids: Sequence[int], *related: str) -> dict[int, Schedule | Exception]:

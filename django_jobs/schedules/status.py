@@ -10,18 +10,18 @@ from typing import Literal, NamedTuple
 
 from django.core.exceptions import ValidationError
 
-from django_jobs.engines import jobs_alias
 from django_jobs.explain import span
 from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import from_row
 from django_jobs.schedules import code, definition
-from django_jobs.schedules.definition import said
+from django_jobs.schedules.definition import alias_of, said
 from django_jobs.slots import Slot, Slots, Touched, touched
 from django_jobs.zones import Change, changes, zone
 
 # A scheduler that runs is never so late without a reason that a person wants to know.
 OVERDUE = timedelta(seconds=10)
 CHANGES_SHOWN = 2
+START = "start `manage.py runworkers` or `manage.py runscheduler`"
 
 State = Literal["ok", "paused", "orphaned", "broken", "overdue"]
 STATES: tuple[State, ...] = ("ok", "overdue", "paused", "broken", "orphaned")
@@ -60,12 +60,9 @@ def condition(schedule: Schedule, now: datetime) -> Condition:
     if state.wake_at is None and state.next_run_at is None:
         return Condition("overdue", f"It was enabled past Django, and no scheduler has seen it since; {START}.")
     due = state.next_run_at or state.wake_at
-    if due is not None and (late := now - from_row(due, _alias(schedule))) > OVERDUE:
+    if due is not None and (late := now - from_row(due, alias_of(schedule))) > OVERDUE:
         return Condition("overdue", _overdue(state, late))
     return Condition("ok")
-
-
-START = "start `manage.py runworkers` or `manage.py runscheduler`"
 
 
 def is_orphaned(schedule: Schedule) -> bool:
@@ -93,7 +90,7 @@ def preview(schedule: Schedule, now: datetime, count: int) -> Preview:
 
 def _since(schedule: Schedule, now: datetime) -> datetime:
     state: ScheduleState | None = getattr(schedule, "state", None)
-    last = state and state.last_slot and from_row(state.last_slot, _alias(schedule))
+    last = state and state.last_slot and from_row(state.last_slot, alias_of(schedule))
     return max(now, last or now)
 
 
@@ -113,7 +110,7 @@ def _paused(schedule: Schedule, now: datetime) -> str:
     if state and state.paused_at:
         by = f" by {state.paused_by}" if state.paused_by else ""
         why = f": {state.paused_why}" if state.paused_why else ""
-        since = f"Paused{by} {span(now - from_row(state.paused_at, _alias(schedule)))} ago{why}. "
+        since = f"Paused{by} {span(now - from_row(state.paused_at, alias_of(schedule)))} ago{why}. "
     orphan = " The code that runs here no longer has it." if is_orphaned(schedule) else ""
     return f"{since}It makes no jobs until it is resumed.{orphan}"
 
@@ -132,7 +129,3 @@ def _error(schedule: Schedule) -> str:
 def _overdue(state: ScheduleState, late: timedelta) -> str:
     what = "Its slot came" if state.next_run_at else "It was changed"
     return f"{what} {span(late)} ago, and no scheduler that knows its job has looked; {START}."
-
-
-def _alias(schedule: Schedule) -> str:
-    return schedule._state.db or jobs_alias()

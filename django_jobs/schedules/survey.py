@@ -8,7 +8,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from django_jobs.models import Schedule, ScheduleState
-from django_jobs.models.clock import Clock, database_now, for_row
+from django_jobs.models.clock import Clock
+from django_jobs.models.schedule import whole_second
 from django_jobs.schedules import definition, rows
 from django_jobs.zones import BadZone
 
@@ -29,7 +30,7 @@ def _anchor(alias: str) -> None:
     # By no update of ours, which reads what it updates: such a row may be one that cannot be read.
     floating: QuerySet[Schedule] = QuerySet(Schedule, using=alias).filter(anchor=None, every__isnull=False)
     if floating.exists():
-        floating.update(anchor=for_row(database_now(alias).replace(microsecond=0), alias))
+        floating.update(anchor=whole_second(alias))
 
 
 def recompute_stale(alias: str) -> None:

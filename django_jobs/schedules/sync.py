@@ -10,6 +10,7 @@ from django.db import IntegrityError, connections, transaction
 from django_jobs import log
 from django_jobs.models.schedule import Schedule
 from django_jobs.schedules import code, definition
+from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules.code import CodeSchedule
 from django_jobs.schedules.definition import said
 from django_jobs.schedules.overrides import FIELDS, as_json, overridden
@@ -23,11 +24,11 @@ def sync(alias: str) -> None:
         try:
             _store(found, alias)
         except ValidationError as error:
-            log.schedule_not_stored(found.name, found.place, said(error))
+            schedule_log.schedule_not_stored(found.name, found.place, said(error))
         except Exception as error:  # as of a row that cannot even be read
             if not connections[alias].is_usable():
                 raise
-            log.schedule_not_stored(found.name, found.place, str(error))
+            schedule_log.schedule_not_stored(found.name, found.place, str(error))
 
 
 def unsaved(found: CodeSchedule) -> Schedule:
@@ -51,7 +52,6 @@ def _checked(found: CodeSchedule) -> Schedule:
     if wrong := {**definition.faults(wanted), **definition.choices(wanted)}:
         raise ValidationError(wrong)
     wanted.clean_fields()
-    wanted.clean()
     return wanted
 
 

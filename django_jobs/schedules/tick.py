@@ -15,6 +15,8 @@ from django_jobs.engines.base import Engine, NewJob
 from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job, ScheduleState
 from django_jobs.models.clock import Clock, for_row, from_row
+from django_jobs.models.schedule import UNREADABLE
+from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules import rows
 from django_jobs.schedules.step import MOST_CHARACTERS, MOST_JOBS, Step, broken, look, unreadable, wait
 
@@ -51,7 +53,7 @@ def tick(engine: Engine, types: Sequence[str], looked_by: str, *, newest: bool =
         steps = _steps(engine.alias, ids, looked_by)
         if _written(engine, steps):
             steps = _written_alone(engine, steps)
-        log.when_committed(engine.alias, log.schedules_looked_at, [_told(step) for step in steps])
+        log.when_committed(engine.alias, schedule_log.schedules_looked_at, [_told(step) for step in steps])
     return Ticked(len(steps), sum(len(step.jobs) for step in steps))
 
 
@@ -60,7 +62,7 @@ def due_in(engine: Engine, types: Sequence[str]) -> float | None:
     states = ScheduleState.objects.using(engine.alias).filter(wake_at__isnull=False, schedule__type__in=types)
     try:
         first = states.order_by("wake_at").annotate(clock=Clock()).values_list("wake_at", "clock").first()
-    except rows.UNREADABLE:
+    except UNREADABLE:
         if not engine.connection.is_usable():
             raise
         return 0.0  # the tick finds out which one it is
@@ -190,8 +192,8 @@ def _stored(engine: Engine, jobs: Sequence[NewJob]) -> list[int | None]:
     return [ids.get(str(job.idempotency_key)) if pk is None else pk for job, pk in zip(jobs, made, strict=True)]
 
 
-def _told(step: Step) -> log.Looked:
-    return log.Looked(
+def _told(step: Step) -> schedule_log.Looked:
+    return schedule_log.Looked(
         name=step.name,
         fired=len(step.jobs),
         missed=step.missed,

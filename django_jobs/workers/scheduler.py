@@ -8,10 +8,11 @@ import socket
 import threading
 import time
 
-from django_jobs import log, registry
+from django_jobs import registry
 from django_jobs.conf import Conf
 from django_jobs.engines.base import Engine
 from django_jobs.models import Schedule, ScheduleState
+from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules import survey, tick
 from django_jobs.schedules.sync import sync
 from django_jobs.workers.link import Link, is_locked, missing_tables
@@ -73,7 +74,7 @@ class Scheduler:
         if self._thread.is_alive() or self._ending:
             return
         if not self.refused:
-            log.scheduler_stopped()
+            schedule_log.scheduler_stopped()
         elif time.monotonic() - self._refused_at < REFUSED_SECONDS:
             return
         self.start()
@@ -111,7 +112,7 @@ class Scheduler:
                 self.refused, self._refused_at = refused, time.monotonic()
                 return 0.0
             if isinstance(error, tick.Held) or is_locked(error):
-                log.schedules_held(error)
+                schedule_log.schedules_held(error)
                 return LONGEST_WAIT
             found = self._link.failed("Making the jobs of schedules", error)
             return LONGEST_WAIT if found is None else found
@@ -124,7 +125,7 @@ class Scheduler:
         sync(self._engine.alias)
         self._adopt()
         survey.recompute_stale(self._engine.alias)
-        log.scheduler_started(Schedule.objects.using(self._engine.alias).count())
+        schedule_log.scheduler_started(Schedule.objects.using(self._engine.alias).count())
         self._begun = True
 
     def _adopt(self) -> None:

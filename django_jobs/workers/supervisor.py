@@ -17,6 +17,7 @@ from django_jobs import log
 from django_jobs.engines import engine
 from django_jobs.engines.sqlite import is_busy
 from django_jobs.exceptions import ConfigurationError
+from django_jobs.schedules import log as schedule_log
 from django_jobs.workers import posix
 from django_jobs.workers.connections import configure_connections, longest_wait
 from django_jobs.workers.crew import Crew
@@ -167,7 +168,7 @@ class Supervisor:
             return
         if self._scheduler.refused and self._scheduler.refused != self._refusal:
             self._refusal = self._scheduler.refused
-            log.scheduler_refused(self._refusal)
+            schedule_log.scheduler_refused(self._refusal)
         self._scheduler.revive()
 
     def _end_scheduler(self, timeout: float) -> bool:

@@ -15,7 +15,7 @@ from django_jobs.models import Job
 from django_jobs.schedules.status import STATES
 
 LONGEST_LIST = 10_000
-MOST_SLOTS = 100
+MOST_SHOWN = 100
 
 
 class Command(given.Checked):
@@ -70,7 +70,7 @@ class Command(given.Checked):
         return Answer(rows[:limit], lines)
 
     def _schedules(self, options: dict[str, Any]) -> Answer:
-        count = given.whole(options["next"], "a number of slots (--next)", MOST_SLOTS)
+        count = given.whole(options["next"], "a number of slots (--next)", MOST_SHOWN)
         shown_in = given.time_zone(options["tz"])
         limit = LONGEST_LIST // count
         rows = report_schedules.schedules(

@@ -4,11 +4,11 @@ import signal
 import sys
 from typing import Any
 
-from django_jobs import log
 from django_jobs.conf import conf
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.management.given import Checked, refuse, show_log
+from django_jobs.schedules import log as schedule_log
 from django_jobs.workers.connections import configure_connections
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.outage import Outage
@@ -49,5 +49,5 @@ def _run(scheduler: Scheduler) -> int:
         scheduler.revive()
     scheduler.end(END_SECONDS)
     code = DATABASE_AWAY if scheduler.cut_off else CLEAN
-    log.scheduler_ended(code)
+    schedule_log.scheduler_ended(code)
     return code
