@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
+import zoneinfo
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import connections
+from django.db.models.functions import Now
 
-from django_jobs.models import Job, Schedule
+from django_jobs.engines import engine as engine_of
+from django_jobs.models import Job, Schedule, ScheduleState
 from tests.app.jobs import nothing
+from tests.engines.common import clock
 from tests.harness import RunScheduler, Tree, wait_for
 from tests.processes.common import on_postgresql, with_tables
+from tests.schedules.zone_files import ZONE, hosts
 
 pytestmark = pytest.mark.process
 NAMES = [f"tick {number}" for number in range(10)]
@@ -124,3 +132,44 @@ def test_the_clock_of_the_schedulers_host_has_no_say(tree: Tree, witness: None, 
     # That it was off at all: the first line of its log has its own time.
     hours = (datetime.fromisoformat(said.split(",")[0]) - datetime.fromtimestamp(time.time())).total_seconds() / 3600
     assert abs(hours - float(skew[:-1])) < 0.2
+
+
+@with_tables
+@on_postgresql
+def test_two_hosts_with_different_zone_data_lose_no_slot_and_double_none(
+    tree: Tree, witness: None, tmp_path: Path
+) -> None:
+    others = zoneinfo.TZPATH
+    with hosts(tmp_path, old="EST5", new="EST4") as here:
+        here.be("old")
+        now = clock(engine_of(tree.alias))
+        there = now.astimezone(ZoneInfo(ZONE)) - timedelta(minutes=30)  # and by the new data ninety minutes ago
+        call = {"type": nothing.name, "payload": {"args": [1], "kwargs": {}}, "timezone": ZONE, "missed": "all"}
+        each = Schedule.objects.create(name="each minute", expression="* 0-23 * * *", missed_limit=1000, **call)
+        Schedule.objects.create(name="once a day", expression=f"{there.minute} {there.hour} * * *", **call)
+    states = ScheduleState.objects.using(tree.alias)
+    states.update(changed_at=now - timedelta(hours=2), wake_at=now)
+
+    def start(host: str) -> RunScheduler:
+        """Start a scheduler on a host, and have it look at all."""
+        found = tree.start_scheduler(env={"PYTHONTZPATH": os.pathsep.join([str(tmp_path / host), *others])})
+
+        def has_looked() -> bool:
+            states.update(wake_at=Now())
+            return set(states.values_list("looked_by", flat=True)) == {f"{socket.gethostname()}:{found.pid}"}
+
+        wait_for(has_looked, what=f"{host} looks")
+        return found
+
+    both = [start("new"), start("old")]
+    for _ in range(3):
+        before = states.get(pk=each.pk).looked_at
+        states.update(wake_at=Now())
+        wait_for(lambda: states.get(pk=each.pk).looked_at > before)  # noqa: B023
+    assert [host.stop() for host in both] == [0, 0]
+    assert not states.exclude(error="").exists()
+    slots = [slot for name, slot, _at in made(tree) if name == "each minute"]
+    assert slots == [slots[0] + number * timedelta(minutes=1) for number in range(len(slots))]
+    assert slots[0] - timedelta(minutes=1) <= now - timedelta(hours=2) < slots[0]
+    assert slots[-1] >= now - timedelta(minutes=1)
+    assert len([name for name, _slot, _at in made(tree) if name == "once a day"]) == 1
