@@ -39,7 +39,7 @@ def schedules(
     found: list[dict[str, Any]] = []
     for name, schedule in _read(alias, ids):
         broken = isinstance(schedule, Exception)
-        condition = status.Condition("broken", str(schedule)) if broken else status.condition(schedule, now)
+        condition = status.unreadable(schedule) if broken else status.condition(schedule, now)
         if state not in (None, condition.state):
             continue
         if len(found) == limit:
@@ -68,10 +68,9 @@ def only_in_code() -> list[str]:
 
 
 def named(names: Sequence[str]) -> dict[str, Schedule]:
-    """Return those of the schedules of these names that there are."""
-    if not names:
-        return {}
-    return {found.name: found for found in Schedule.objects.using(jobs_alias()).filter(name__in=names)}
+    """Return those of the schedules of these names that there are, of each row no more read than that."""
+    rows = Schedule.objects.using(jobs_alias()).filter(name__in=names).only("name")
+    return {found.name: found for found in rows}
 
 
 def _row(

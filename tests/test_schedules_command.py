@@ -423,3 +423,17 @@ def test_a_broken_schedule_is_not_run(engine: Engine, broken: str) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert ran.error.startswith(f"The schedule 'a' is broken, so nothing was made: {broken.split()[0]}")
     assert Job.objects.using(engine.alias).count() == 0
+
+
+@alone
+def test_one_whose_row_cannot_be_read_is_a_row_and_is_paused_but_not_run(engine: Engine) -> None:
+    make(engine, "a", "30 2 * * *")
+    wrong = {"postgresql": "anchor = 'infinity'", "sqlite": "missed_grace = 'abc'"}[engine.name]
+    sql(engine, f"UPDATE django_jobs_schedule SET {wrong} WHERE name = 'a'")
+    row = by_name()["a"]
+    assert (row["state"], row["reason"].startswith("Its row cannot be read: ")) == ("broken", True)
+    ran = Ran("run", "a")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.error.startswith("The schedule 'a' is broken, so nothing was made: Its row cannot be read: ")
+    assert Ran("pause", "--schedule", "a").code == 0
+    assert Schedule.objects.using(engine.alias).filter(name="a", enabled=False).exists()

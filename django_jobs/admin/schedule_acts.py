@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from django.contrib import admin, messages
+from django.contrib.admin.actions import delete_selected
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
@@ -20,8 +21,8 @@ from django_jobs.admin.schedule_form import label
 from django_jobs.admin.why import WhyAdmin, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobsError
-from django_jobs.models.schedule import Schedule
-from django_jobs.schedules import operate
+from django_jobs.models.schedule import UNREADABLE, Schedule
+from django_jobs.schedules import operate, status
 from django_jobs.schedules.definition import said
 
 ACTS = ("pause", "resume", "run", "as_code")
@@ -37,7 +38,7 @@ class Refused(Exception):
 
 
 class ScheduleActsAdmin(WhyAdmin):
-    actions = ["pause", "resume", "run"]
+    actions = ["pause", "resume", "run", "delete_selected"]
 
     def has_run_permission(self, request: HttpRequest) -> bool:
         return self.may(request, "run")
@@ -65,6 +66,11 @@ class ScheduleActsAdmin(WhyAdmin):
             messages.error(request, _("Tick the schedules: what a filter finds may be very many."))
             return
         self._carry_out(request, act, _numbers(request.POST.getlist(ACTION_CHECKBOX_NAME)))
+
+    @admin.action(description=gettext_lazy("Delete selected %(verbose_name_plural)s"), permissions=["delete"])
+    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse | None:
+        # With no more of them read than is shown: it must be possible for one that cannot be read.
+        return delete_selected(self, request, queryset.select_related(None).only("name", "code"))
 
     # On a schedule's page.
 
@@ -99,7 +105,12 @@ class ScheduleActsAdmin(WhyAdmin):
     def _act(self, request: HttpRequest, act: str, pk: int, why: str) -> str:
         """Act upon one schedule; where they share a database, its record in the log becomes true with the act."""
         with transaction.atomic(using=jobs_alias()):
-            schedule = Schedule.objects.using(jobs_alias()).select_for_update().filter(pk=pk).first()
+            rows = Schedule.objects.using(jobs_alias()).select_for_update().filter(pk=pk)
+            try:
+                # To pause one that cannot be read must be possible.
+                schedule = (rows.only("name", "enabled") if act in ("pause", "resume") else rows).first()
+            except UNREADABLE as error:
+                raise Refused(status.unreadable(error).reason) from None
             if schedule is None:
                 raise NothingToDo(_("There is no schedule %d.") % pk)
             try:

@@ -16,8 +16,8 @@ from django_jobs.admin import shown
 from django_jobs.admin.filters import TypeFilter
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job
-from django_jobs.models.clock import from_row
-from django_jobs.models.schedule import Schedule
+from django_jobs.models.clock import database_now, from_row
+from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.schedules import status
 
 LABELS = {
@@ -62,8 +62,28 @@ FILTERED = {str(found.parameter_name) for found in FILTERS}
 class ScheduleChangeList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        self.result_list = with_condition(self.result_list, may_see_jobs(self.model_admin.admin_site, request))
+        sees_jobs = may_see_jobs(self.model_admin.admin_site, request)
+        self.result_list = with_condition(_read(self.result_list, self.queryset), sees_jobs)
         self.full_result_count = self.result_count  # else the search says a number that may be the limit
+
+
+def _read(page: Any, rows: QuerySet[Schedule]) -> list[Schedule]:
+    """Return the schedules of a page; of one whose row cannot even be read, what is known of it and why it cannot."""
+    try:
+        return list(page)
+    except UNREADABLE:
+        return [_read_one(rows, pk, name) for pk, name in page.values_list("pk", "name")]
+
+
+def _read_one(rows: QuerySet[Schedule], pk: int, name: str) -> Any:
+    try:
+        return rows.get(pk=pk)
+    except UNREADABLE as error:
+        found: Any = Schedule(pk=pk, name=name)
+        found._state.db, found._state.adding = jobs_alias(), False
+        found.clock = database_now(jobs_alias())
+        found.unreadable = status.unreadable(error)
+        return found
 
 
 def may_see_jobs(site: admin.AdminSite, request: HttpRequest) -> bool:
@@ -78,7 +98,7 @@ def with_condition(schedules: Iterable[Any], sees_jobs: bool) -> list[Any]:
     found = list(schedules)
     for schedule in found:
         schedule.now = from_row(schedule.clock, schedule._state.db)
-        schedule.condition = status.condition(schedule, schedule.now)
+        schedule.condition = getattr(schedule, "unreadable", None) or status.condition(schedule, schedule.now)
         schedule.held = getattr(schedule, "state", None)
         schedule.sees_jobs = sees_jobs
     ids = [schedule.held.last_job for schedule in found if schedule.held and schedule.held.last_job]

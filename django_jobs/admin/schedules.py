@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
@@ -30,8 +30,10 @@ from django_jobs.admin.schedule_list import (
     with_condition,
 )
 from django_jobs.admin.why import WHY_LIMIT
+from django_jobs.engines import jobs_alias
 from django_jobs.models.clock import from_row
-from django_jobs.models.schedule import Schedule
+from django_jobs.models.schedule import UNREADABLE, Schedule
+from django_jobs.schedules import rows, status
 
 WHEN = gettext_lazy("When")
 FIELDSETS: list[tuple[Any, tuple[str, ...]]] = [
@@ -150,6 +152,16 @@ class ScheduleAdmin(ScheduleActsAdmin):
         return _("%s, which is made anew when a scheduler starts whose code has it") % schedule.name
 
     # A schedule's page.
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return super().change_view(request, object_id, *args, **kwargs)
+        except UNREADABLE:
+            error = rows.schedules(jobs_alias(), [int(object_id)], "state").get(int(object_id))
+            if not isinstance(error, Exception):
+                raise
+            messages.error(request, status.unreadable(error).reason)
+            return HttpResponseRedirect(reverse("admin:django_jobs_schedule_changelist"))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         edits = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)

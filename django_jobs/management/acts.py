@@ -10,7 +10,9 @@ from django_jobs import pauses, registry, report
 from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.management import given
 from django_jobs.models import Job
+from django_jobs.models.schedule import UNREADABLE
 from django_jobs.queue import bulk, operate
+from django_jobs.schedules import status
 
 Say = Callable[[str], None]
 
@@ -106,6 +108,10 @@ def run(options: dict[str, Any], say: Say) -> Answer:
         job = schedule.run_now(by=_who(), why=options["why"])
     except (InvalidJob, InvalidJobType) as error:
         given.refuse(str(error))
+    except UNREADABLE as error:
+        given.refuse(
+            f"The schedule {schedule.name!r} is broken, so nothing was made: {status.unreadable(error).reason}"
+        )
     return Answer(
         {"id": job.pk, "schedule": schedule.name}, [f"Job {job.pk} of the schedule {schedule.name!r} is made."]
     )

@@ -65,6 +65,11 @@ def condition(schedule: Schedule, now: datetime) -> Condition:
     return Condition("ok")
 
 
+def unreadable(error: Exception) -> Condition:
+    """Return the condition of a schedule whose row cannot even be read, as after SQL by hand."""
+    return Condition("broken", f"Its row cannot be read: {str(error) or type(error).__name__}")
+
+
 def is_orphaned(schedule: Schedule) -> bool:
     """Tell whether a schedule came from the code, and the code that runs here no longer has it."""
     return schedule.code is not None and code.find(schedule.name) is None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from django_jobs.models import Job, Schedule, ScheduleState
 from tests.admin.conftest import As
@@ -224,3 +225,24 @@ def test_what_the_code_said_and_cannot_be_used_is_not_taken_back(site: Site, mon
     )
     write(found, code="5")
     assert "It comes from the code." in text(page(site, found))
+
+
+UNREADABLE = {"default": "anchor = 'infinity'", "lite": "missed_grace = 'abc'"}
+
+
+def test_one_whose_row_cannot_be_read_is_shown_as_broken_paused_and_deleted_and_the_others_are_as_they_were(
+    site: Site,
+) -> None:
+    make(site, "fine")
+    found = make(site, "odd")
+    with connections[site.alias].cursor() as cursor:
+        cursor.execute(f"UPDATE django_jobs_schedule SET {UNREADABLE[site.alias]} WHERE id = %s", [found.pk])
+    read = text(site.client.get(LIST))
+    assert "broken Its row cannot be read: " in read
+    assert messages(site.client.get(page_of(found), follow=True))[0].startswith("Its row cannot be read: ")
+    assert messages(act_on_list(site, "run", found))[0].startswith("Its row cannot be read: ")
+    assert messages(act_on_list(site, "pause", found)) == ["Schedule odd was paused."]
+    assert Schedule.objects.using(site.alias).filter(pk=found.pk, enabled=False).exists()
+    assert "odd" in text(act_on_list(site, "delete_selected", found))
+    act_on_list(site, "delete_selected", found, post="yes")
+    assert list(Schedule.objects.using(site.alias).values_list("name", flat=True)) == ["fine"]
