@@ -17,6 +17,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_jobs.engines.idle import close_if_dead, close_if_unusable, in_transaction
 from django_jobs.models import Job
 
+# What a statement can raise that reached no database, or was not answered. OSError: the driver waits with a selector,
+# and a process may have no file descriptor left for one.
+DATABASE_ERRORS = (DatabaseError, InterfaceError, OSError)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
@@ -186,7 +190,7 @@ class Engine(ABC):
         close_if_dead(connection)
         try:
             yield
-        except (DatabaseError, InterfaceError):
+        except DATABASE_ERRORS:
             close_if_unusable(connection)
             raise
 

@@ -182,11 +182,11 @@ class PostgreSQLEngine(PostgreSQLStoring):
         parameters["connect_timeout"] = max(2, int(timeout))
         try:
             raw = psycopg.connect(**parameters, autocommit=True)
-        except psycopg.Error:
+        except (psycopg.Error, OSError):
             return False
         try:
             return _is_writable(raw.pgconn, timeout)
-        except psycopg.Error:
+        except (psycopg.Error, OSError):
             return False
         finally:
             raw.close()

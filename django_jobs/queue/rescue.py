@@ -150,7 +150,7 @@ def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: in
     try:
         with transaction.atomic(using=engine.alias):
             statuses = engine.settle(settlements, max_uncounted)
-    except (OperationalError, InterfaceError):
+    except (OperationalError, InterfaceError, OSError):
         raise
     except Exception:
         if len(settlements) == 1:

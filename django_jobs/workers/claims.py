@@ -7,10 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from django.db import DatabaseError, InterfaceError
-
 from django_jobs import log
-from django_jobs.engines.base import ClaimOrder, ClaimResult, Engine
+from django_jobs.engines.base import DATABASE_ERRORS, ClaimOrder, ClaimResult, Engine
 from django_jobs.queue import rescue
 from django_jobs.workers.executor import Assigned, Executor
 from django_jobs.workers.limits import Limits
@@ -146,7 +144,7 @@ class Claimer:
         self._sent_at = time.monotonic()
         try:
             return self._engine.claim_parked(order) if parked else self._engine.claim(order)
-        except (DatabaseError, InterfaceError):
+        except DATABASE_ERRORS:
             # It may have been made, or may still be, although no answer came.
             self._unanswered[order.locked_by] = time.monotonic() + self._plan.settings.lease
             raise

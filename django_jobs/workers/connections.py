@@ -133,7 +133,7 @@ def connect_failed(alias: str, errors: Iterable[BaseException]) -> bool:
     return any(
         frame.f_code is _CONNECT and getattr(frame.f_locals.get("self"), "alias", None) == alias
         for error in errors
-        if isinstance(error, OperationalError | InterfaceError)
+        if isinstance(error, OperationalError | InterfaceError | OSError)
         for frame, _ in traceback.walk_tb(error.__traceback__)
     )
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
 from django_jobs import log, payload
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import Claimed, Engine, Settlement, released
+from django_jobs.engines.base import DATABASE_ERRORS, Claimed, Engine, Settlement, released
 from django_jobs.engines.causes import DATABASE_AWAY, EXPIRED, TOO_LATE, WORKER_FAILED
 from django_jobs.queue.history import entry
 from django_jobs.workers.connections import answer_timeout
@@ -170,7 +170,7 @@ class Executor:
         try:
             with guarded(self._engine.alias, answer_timeout(self._settings.lease)):
                 return self._engine.renew(claimed.run, self._settings.lease)
-        except (DatabaseError, InterfaceError):
+        except DATABASE_ERRORS:
             connections[self._engine.alias].close()
             return False
 

@@ -10,10 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from django.db import DatabaseError, InterfaceError
-
 from django_jobs import log
-from django_jobs.engines.base import Engine, released
+from django_jobs.engines.base import DATABASE_ERRORS, Engine, released
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers.claims import Claimer
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
@@ -109,7 +107,7 @@ class Worker:
                 self._prepare()
                 with self._guarded():
                     register(self._engine, self._plan, self._incarnation, os.getpid())
-            except (DatabaseError, InterfaceError) as error:
+            except DATABASE_ERRORS as error:
                 self._doorbell.wait(self._after_error(error))
             else:
                 log.worker_ready(os.getpid())

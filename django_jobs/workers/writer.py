@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
-from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 
 from django_jobs import log, registry
-from django_jobs.engines.base import Engine, Run
+from django_jobs.engines.base import DATABASE_ERRORS, Engine, Run
 from django_jobs.queue import rescue
 from django_jobs.workers import ended
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout
@@ -131,7 +131,7 @@ class Writer:
         if self._aside and time.monotonic() >= self._aside_until:
             try:
                 return self._no_longer_aside()
-            except (DatabaseError, InterfaceError) as error:
+            except DATABASE_ERRORS as error:
                 self._aside_until = time.monotonic() + ASIDE_SECONDS
                 self._engine.connection.close()
                 self._is_away(error)
@@ -180,12 +180,10 @@ class Writer:
     def _after_error(self, part: Part, error: Exception) -> None:
         self._engine.connection.close()
         self._region.tick_writes()
-        if isinstance(error, DatabaseError | InterfaceError) and self._is_away(error):
+        if isinstance(error, DATABASE_ERRORS) and self._is_away(error):
             return
         # Only what the database says of the values is the outcome's fault, and what Python says of them.
-        contended = isinstance(error, DatabaseError | InterfaceError) and not isinstance(
-            error, DataError | IntegrityError
-        )
+        contended = isinstance(error, DATABASE_ERRORS) and not isinstance(error, DataError | IntegrityError)
         self._tries += 1
         if contended and self._tries <= CONTENTION_TRIES:
             # A deadlock, or a row that somebody holds for long: not the outcome's fault.
@@ -217,7 +215,7 @@ class Writer:
         try:
             with self._prepared():
                 locked = rescue.locked(self._engine, {item.claimed.id for item in part})
-        except (DatabaseError, InterfaceError):
+        except DATABASE_ERRORS:
             self._engine.connection.close()
             return  # writing the part is tried again, and says what is wrong
         if locked:
@@ -282,7 +280,7 @@ class Writer:
             return
         try:
             self._engine.store_progress(list(taken.items()))
-        except (OperationalError, InterfaceError):
+        except (OperationalError, InterfaceError, OSError):
             for run, progress in taken.items():
                 self._reports.setdefault(run, progress)
             raise

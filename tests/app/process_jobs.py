@@ -128,15 +128,18 @@ def report_and_return(context: Context, steps: int) -> None:
 
 
 @job(takes_context=True)
-def use_up_descriptors(context: Context, key: str) -> None:
-    """In its first run: leave the process no file descriptor."""
+def use_up_descriptors(context: Context, key: str, left: int) -> None:
+    """In its first run: leave the process no file descriptor, or so many: a socket takes one, waiting for it another."""
     connections.close_all()
     if context.run == 1:
         used = max(int(name) for name in os.listdir("/proc/self/fd"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (used, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        taken = []
         with suppress(OSError):
             while True:
-                os.dup(0)
+                taken.append(os.dup(0))
+        for descriptor in taken[-left:] if left else []:
+            os.close(descriptor)
 
 
 @job(takes_context=True, max_attempts=3)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import resource
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -244,6 +247,27 @@ def test_a_database_that_does_not_answer_is_away(
     settings = {**connections[engine.alias].settings_dict, **elsewhere}
     monkeypatch.setitem(connections.settings, "elsewhere", settings)
     assert not engine_of("elsewhere").probe(timeout=2)
+
+
+@alone
+def test_without_file_descriptors_the_database_is_away(engine: Engine) -> None:
+    """A socket takes one and waiting for it another: with any number left a probe answers, and raises nothing."""
+    answers = []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(name) for name in os.listdir("/dev/fd")) + 10, hard))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(6):
+            answers.append(engine.probe(timeout=2))
+            os.close(taken.pop())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
+    assert (answers[0], answers[-1]) == (False, True)
 
 
 @alone

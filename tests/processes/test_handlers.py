@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from django.db import connections
 
 from tests.app.jobs import leave_effect, misbehave, nothing
@@ -83,10 +84,11 @@ def test_orphans_of_subprocesses_are_waited_for(tree: Tree) -> None:
 
 
 @on_postgresql
-def test_a_process_without_a_file_descriptor_is_replaced_and_no_job_is_charged(tree: Tree) -> None:
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_process_without_a_file_descriptor_is_replaced_and_no_job_is_charged(tree: Tree, left: int) -> None:
     workers = tree.start("--threads", "1", settings=LEASE_2)
     pids = workers.wait_until_ready()
-    job = use_up_descriptors.enqueue("a")
+    job = use_up_descriptors.enqueue("a", left)
     tree.wait_for_status(job, "done")
     assert state(job) == ("done", 0, 0, 2)
     assert lines(workers, f"Worker process {pids[0]} cannot go on and ends")
