@@ -5,6 +5,7 @@ from django_jobs.calls import Call
 from django_jobs.context import Context
 from django_jobs.decorators import JobFunction, job
 from django_jobs.exceptions import (
+    AtomicBroken,
     DeadlinePassed,
     EnqueueTimeout,
     IdempotencyConflict,
@@ -22,6 +23,7 @@ from django_jobs.scheduled import schedule
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AtomicBroken",
     "Backoff",
     "Call",
     "Cancel",

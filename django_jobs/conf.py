@@ -110,6 +110,9 @@ class Conf:
     drain: float = _setting(60.0, _duration)
     max_jobs_per_process: int | None = _setting(None, _whole_or_none)
     max_process_memory: int | None = _setting(None, _memory)
+    solo_processes: int = _setting(1, worker_count)
+    solo_memory: int | None = _setting(None, _memory)
+    atomic_idle: float = _setting(60.0, _duration)
     missed_grace: float = _setting(60.0, _duration)
     enqueue_timeout: float = _setting(5.0, _duration)
     backoff: Backoff = field(default_factory=Backoff, metadata={"convert": _backoff})
@@ -117,6 +120,7 @@ class Conf:
     default_timeout: float = _setting(900.0, _duration)
     max_uncounted: int = _setting(10, _whole)
     idempotency_window: float = _setting(86_400.0, _duration)
+    effect_window: float = _setting(2_592_000.0, _duration)
     max_payload_bytes: int = _setting(MIB, _whole)
     max_result_bytes: int = _setting(MIB, _whole)
 

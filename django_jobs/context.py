@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -54,3 +55,7 @@ class Context:
         if len(note) > NOTE_LIMIT:
             raise InvalidJob(f"progress: the note has {len(note)} characters; at most {NOTE_LIMIT} are allowed.")
         self.report({"done": done, "total": total, "note": storable(note)})
+
+
+# Of the job that this thread, or this task, is running.
+current: ContextVar[Context | None] = ContextVar("django_jobs", default=None)

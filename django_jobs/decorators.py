@@ -122,6 +122,8 @@ class Options(TypedDict, total=False):
     fail_on: Iterable[type[BaseException]]
     timeout: float | timedelta | None
     durable: bool
+    atomic: bool
+    other_databases: bool
     tags: Iterable[str]
 
 
@@ -139,7 +141,9 @@ def job(function: Callable[..., Any] | None = None, /, *, takes_context: bool = 
     """Make a module-level function, `def` or `async def`, a job type, named `module.function` unless `name` is given.
 
     Use it bare or with options. `durable` has each run's end written at once rather than in a batch within some 20 ms;
-    `tags` are kept with every job of the type. Raises InvalidJob or InvalidJobType when the function or an option cannot be used.
+    `tags` are kept with every job of the type. With `atomic` the function and the end of its job share one transaction on
+    the jobs' database: what it writes there takes effect exactly once, and a write to another database raises AtomicBroken
+    unless `other_databases` is given. Raises InvalidJob or InvalidJobType when the function or an option cannot be used.
     A second function under one name is reported by `manage.py check`.
     """
     if not isinstance(takes_context, bool):
@@ -158,6 +162,7 @@ def job(function: Callable[..., Any] | None = None, /, *, takes_context: bool = 
 
 def _job_type(function: Callable[..., Any], given: options.Define, takes_context: bool) -> JobType:
     _refuse_unusable(function)
+    _refuse_atomic(function, given)
     return JobType(
         name=given.name or options.text(f"{function.__module__}.{function.__qualname__}", "name"),
         function=function,
@@ -172,6 +177,8 @@ def _job_type(function: Callable[..., Any], given: options.Define, takes_context
         retry_on=given.retry_on,
         fail_on=given.fail_on,
         durable=given.durable,
+        atomic=given.atomic,
+        other_databases=given.other_databases,
         tags=given.tags,
     )
 
@@ -190,6 +197,17 @@ def _refuse_unusable(function: object) -> None:
         raise InvalidJobType(f"@job cannot take the method {name}; use a function of the module.")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidJobType(f"@job cannot take the generator function {name}; return a list instead of yielding.")
+
+
+def _refuse_atomic(function: Callable[..., Any], given: options.Define) -> None:
+    name = f"{function.__module__}.{function.__qualname__}"
+    if given.atomic and inspect.iscoroutinefunction(function):
+        raise InvalidJobType(
+            f"@job(atomic=True) cannot take {name}, an async function: what it does with the database is done by another "
+            "thread, outside the job's transaction. Make it a plain function."
+        )
+    if given.other_databases and not given.atomic:
+        raise InvalidJob("@job(other_databases=True) says what an atomic job may write to; give atomic=True as well.")
 
 
 def _signature(function: Callable[..., Any], takes_context: bool) -> inspect.Signature:

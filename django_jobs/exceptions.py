@@ -70,6 +70,10 @@ class WaitTimeout(JobsError, TimeoutError):
     """A job had not ended when the time to wait for it was over."""
 
 
+class AtomicBroken(JobsError):
+    """An atomic job cannot take effect exactly once, by what its function does; the job is failed at once."""
+
+
 class DeadlinePassed(BaseException):
     """Raised inside a handler that goes on for seconds after its deadline.
 

@@ -13,7 +13,7 @@ from django.db import transaction
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from django_jobs.engines.base import Claimed, Run
+    from django_jobs.engines.values import Claimed, Run
 
 logger = logging.getLogger("django_jobs")
 FAILURE_SECONDS = 5.0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -137,6 +138,8 @@ class Define:
     timeout: float | None = None
     default_timeout: bool = True
     durable: bool = False
+    atomic: bool = False
+    other_databases: bool = False
     tags: tuple[str, ...] = ()
 
     @classmethod
@@ -149,7 +152,7 @@ class Define:
                 found[name] = convert(found[name])
         if "timeout" in found:
             found["default_timeout"] = False
-        for name in ("queue", "priority", "fail_on", "durable", "tags"):
+        for name in ("queue", "priority", "fail_on", "durable", "atomic", "other_databases", "tags"):
             if name in found and found[name] is None:
                 raise InvalidJobType(f"@job({name}=None): leave the option out, or give it a value.")
         return cls(**found)
@@ -169,7 +172,13 @@ def _exceptions(value: Any) -> tuple[type[BaseException], ...]:
     return found
 
 
-_DEFINE = {
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidJobType(f"{name} is {shown(value)}; give True or False.")
+    return value
+
+
+_DEFINE: dict[str, Callable[[Any], Any]] = {
     "name": lambda value: text(value, "name"),
     "queue": queue,
     "priority": priority,
@@ -178,7 +187,7 @@ _DEFINE = {
     "retry_on": _exceptions,
     "fail_on": _exceptions,
     "timeout": timeout,
-    "durable": lambda value: _flag(value, "durable"),
+    **{name: partial(_flag, name=name) for name in ("durable", "atomic", "other_databases")},
     "tags": tags,
 }
 
@@ -250,12 +259,6 @@ def _said(value: datetime | float | None) -> str:
 
 
 _NOTHING_GIVEN = Enqueue()
-
-
-def _flag(value: object, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidJobType(f"{name} is {shown(value)}; give True or False.")
-    return value
 
 
 def _delay(value: float | timedelta) -> float:

@@ -27,6 +27,8 @@ class JobType:
     retry_on: tuple[type[BaseException], ...] | None
     fail_on: tuple[type[BaseException], ...]
     durable: bool
+    atomic: bool
+    other_databases: bool
     tags: tuple[str, ...]
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
-from django_jobs.engines.base import Done, Run
+from django_jobs.engines.values import Done, Run
 from django_jobs.models import Job
 from tests.app.jobs import nothing
 from tests.engines.common import (

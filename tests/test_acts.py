@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_jobs.engines.base import Done
+from django_jobs.engines.values import Done
 from django_jobs.models import Job
 from django_jobs.queue import bulk, choose
 from tests.acts import Ran, age, dead, statuses

@@ -13,7 +13,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_jobs import pause, resume
-from django_jobs.engines.base import ClaimOrder, Done, Engine
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import ClaimOrder, Done
 from django_jobs.models import Job, Worker
 from tests.acts import Ran, age, dead
 from tests.app.jobs import leave_effect, nothing

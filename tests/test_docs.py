@@ -14,7 +14,8 @@ from django.db import connections
 from django_jobs import checks, registry, schedule
 from django_jobs.conf import Conf, conf
 from django_jobs.context import Context
-from django_jobs.engines.base import ClaimOrder, Done, Engine
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import ClaimOrder, Done
 from django_jobs.models import Job
 from django_jobs.schedules import code
 from django_jobs.workers.runner import Runner

@@ -13,7 +13,7 @@ from asgiref.sync import async_to_sync
 from django.db import connections, transaction
 from django.test import override_settings
 
-from django_jobs.engines.base import ClaimOrder
+from django_jobs.engines.values import ClaimOrder
 from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Job
 from tests.app.jobs import nothing
@@ -58,7 +58,7 @@ def test_a_job_is_stored_with_its_defaults_and_returned_as_stored(engine: Engine
         "attempts": 0,
         "max_attempts": 8,
         "losses": 0,
-        "deaths": 0,
+        "suspect": False,
         "token": 0,
         "locked_by": None,
         "locked_until": None,

@@ -19,7 +19,8 @@ from tests.threads import Session, session, together, wait_for_blocked
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from django_jobs.engines.base import Engine, NewJob
+    from django_jobs.engines.base import Engine
+    from django_jobs.engines.values import NewJob
 
 pytestmark = beside_others
 

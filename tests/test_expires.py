@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from django_jobs import pause
-from django_jobs.engines.base import released
 from django_jobs.engines.causes import EXPIRED
+from django_jobs.engines.values import released
 from django_jobs.models import Job
 from django_jobs.queue import rescue
 from django_jobs.workers.heart import Heart

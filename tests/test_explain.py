@@ -8,7 +8,8 @@ import pytest
 from django.db.models.functions import Now
 
 from django_jobs import pause, resume
-from django_jobs.engines.base import ClaimOrder, Done, Engine, Run, Settlement
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import ClaimOrder, Done, Run, Settlement
 from django_jobs.models import Job, Pause, Worker
 from tests.app.jobs import nothing
 

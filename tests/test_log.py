@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from django_jobs import log
-from django_jobs.engines.base import Claimed
+from django_jobs.engines.values import Claimed
 
 pytestmark = pytest.mark.fast
 JOB = Claimed(7, 2, "w:1", "shop.receipt", "{}", 1, 8, None, None, None)

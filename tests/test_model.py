@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from django_jobs import StateConflict, pause, resume
-from django_jobs.engines.base import Claimed, ClaimOrder, Counts, Done, Run, Settlement
 from django_jobs.engines.causes import DIED, LEASE_RAN_OUT
+from django_jobs.engines.values import Claimed, ClaimOrder, Counts, Done, Run, Settlement
 from django_jobs.models import Job, Pause
 from django_jobs.queue import operate, rescue
 from django_jobs.queue.history import entry

@@ -14,7 +14,7 @@ from django_jobs import (
     JobDoesNotExist,
     StateConflict,
 )
-from django_jobs.engines.base import Done, Run, released
+from django_jobs.engines.values import Done, Run, released
 from django_jobs.models import Job
 from django_jobs.queue import operate, rescue
 from tests.acts import FINAL, acts, in_state, line

@@ -15,7 +15,7 @@ from django_jobs import (
     StateConflict,
     WaitTimeout,
 )
-from django_jobs.engines.base import Done, Run
+from django_jobs.engines.values import Done, Run
 from django_jobs.models import Job
 from django_jobs.queue import operate
 from tests.acts import FINAL, acts, in_state, line

@@ -43,7 +43,7 @@ LAYERS = [
     ["engines"],
     ["log"],
     ["queue", "pauses", "explain"],
-    ["schedules"],
+    ["schedules", "effects"],
     ["decorators"],
     ["scheduled"],
     ["workers"],

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_jobs import EnqueueTimeout, IdempotencyConflict, pause
-from django_jobs.engines.base import Claimed, Done, released
+from django_jobs.engines.values import Claimed, Done, released
 from django_jobs.models import Job
 from tests.app.models import Effect
 from tests.engines.common import alone, alter, beside_others, claim, claim_one, clock, on_postgresql, order, settled

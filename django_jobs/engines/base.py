@@ -7,139 +7,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal, NamedTuple
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs.engines.idle import close_if_dead, close_if_unusable, in_transaction
+from django_jobs.engines.values import ClaimOrder, ClaimResult, Done, Expired, Look, NewJob, Run, Settlement
 from django_jobs.models import Job
 
 # What a statement can raise that reached no database, or was not answered. OSError: the driver waits with a selector,
 # and a process may have no file descriptor left for one.
 DATABASE_ERRORS = (DatabaseError, InterfaceError, OSError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
-    type: str
-    queue: str
-    priority: int
-    payload: str
-    idempotency_key: str | None
-    key_holds: str
-    run_at: datetime | None
-    delay: float
-    # As a time, or as seconds from the enqueue.
-    expires_at: datetime | None
-    expires_in: float | None
-    max_attempts: int
-    timeout: float | None
-    meta: str
-    # Of a job that a schedule made: its name, and the planned instant.
-    schedule: str | None = None
-    slot: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimOrder:
-    """What a worker asks for. `lease` is seconds; `queues` None means all."""
-
-    locked_by: str
-    lease: float
-    limit: int
-    queues: tuple[str, ...] | None
-    types: tuple[str, ...]
-
-
-class Run(NamedTuple):
-    """One claim of one job: with these three every write of a worker is fenced."""
-
-    id: int
-    token: int
-    locked_by: str
-
-
-class Claimed(NamedTuple):
-    """A claimed job as the worker needs it. `payload` is JSON text, `timeout` seconds.
-
-    `idempotency_key` is None unless it stands for this job for ever. `expires_in`: the seconds that were left to start it
-    when it was claimed; an `expired` one is to be cancelled, not run.
-    """
-
-    id: int
-    token: int
-    locked_by: str
-    type: str
-    payload: str
-    attempts: int
-    max_attempts: int
-    idempotency_key: str | None
-    timeout: float | None
-    slot: datetime | None
-    expires_in: float | None = None
-
-    @property
-    def run(self) -> Run:
-        return Run(self.id, self.token, self.locked_by)
-
-    @property
-    def expired(self) -> bool:
-        return self.expires_in is not None and self.expires_in <= 0
-
-
-class ClaimResult(NamedTuple):
-    """What a claim brought; of the rows that it `parked`, so many were of types `unknown` here."""
-
-    jobs: list[Claimed]
-    parked: int
-    unknown: int
-
-
-class Look(NamedTuple):
-    """What a look without locks found: seconds until the next job is due (0 = now), and parked jobs to be had."""
-
-    due_in: float | None
-    parked: bool
-
-
-# "end" resets the losses in a row, as an attempt does; "nothing" leaves all as it was.
-Counts = Literal["attempt", "loss", "end", "nothing"]
-
-
-class Settlement(NamedTuple):
-    """How a run ended, unless it simply returned.
-
-    `delay`: seconds from now to `run_at`, doubled with each loss in a row (six times at most); None keeps `run_at`.
-    `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
-    """
-
-    run: Run
-    status: str
-    counts: Counts
-    cause: str
-    delay: float | None = None
-    witnessed: bool = False
-    error: str | None = None
-    entry: str | None = None
-
-
-def released(run: Run) -> Settlement:
-    """Return the settlement that gives a claim back as if it had not been made; the token stays used."""
-    return Settlement(run=run, status="ready", counts="nothing", cause="released")
-
-
-class Done(NamedTuple):
-    run: Run
-    result: str | None
-
-
-class Expired(NamedTuple):
-    run: Run
-    type: str
-    seconds: float
 
 
 # Not its result and history, which may be large, when many are read.
@@ -234,6 +112,14 @@ class Engine(ABC):
     def claim_parked(self, order: ClaimOrder) -> ClaimResult:
         """Claim due jobs of known types that workers without these types had parked, or that were parked by a pause
         that is over."""
+
+    @abstractmethod
+    def claim_suspect(self, order: ClaimOrder) -> ClaimResult:
+        """Claim the one suspect that is due longest, of a known type; whoever asks runs nothing else beside it."""
+
+    @abstractmethod
+    def suspects_due(self, queues: tuple[str, ...] | None, types: tuple[str, ...], limit: int) -> list[float]:
+        """Return in how many seconds each of the next suspects is due, 0 for now, that `claim_suspect` could take."""
 
     @abstractmethod
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look: ...

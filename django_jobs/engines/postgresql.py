@@ -8,20 +8,11 @@ from typing import Any
 
 import psycopg
 
-from django_jobs.engines.base import (
-    Claimed,
-    ClaimOrder,
-    ClaimResult,
-    Done,
-    Expired,
-    Look,
-    Run,
-    Settlement,
-    milliseconds,
-)
+from django_jobs.engines.base import milliseconds
 from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
 from django_jobs.engines.postgresql_storing import PostgreSQLStoring
 from django_jobs.engines.sql import statement
+from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult, Done, Expired, Look, Run, Settlement
 
 # Characters of JSON from which a result is written by a statement of its own.
 LARGE_RESULT = 20_000
@@ -82,6 +73,13 @@ class PostgreSQLEngine(PostgreSQLStoring):
         jobs = [Claimed(row[3], row[4], order.locked_by, *row[5:]) for row in rows if row[2] is None]
         return ClaimResult(jobs, len(rows) - len(jobs), sum(row[2] == "type" for row in rows))
 
+    def claim_suspect(self, order: ClaimOrder) -> ClaimResult:
+        return self._claimed("claim_suspect", order)
+
+    def suspects_due(self, queues: tuple[str, ...] | None, types: tuple[str, ...], limit: int) -> list[float]:
+        parameters = {"queues": None if queues is None else list(queues), "types": list(types), "limit": limit}
+        return [row[0] for row in self._rows("suspects_due", parameters)]
+
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
         due_in, parked = self._rows("look", {"queues": None if queues is None else list(queues), "types": list(types)})[
             0
@@ -109,6 +107,7 @@ class PostgreSQLEngine(PostgreSQLStoring):
                 "counts": [item.counts for item in ordered],
                 "delays": [item.delay for item in ordered],
                 "witnessed": [item.witnessed for item in ordered],
+                "suspicious": [item.suspicious for item in ordered],
                 "errors": [item.error for item in ordered],
                 "entries": [item.entry for item in ordered],
                 "max_uncounted": max_uncounted,

@@ -11,8 +11,9 @@ import psycopg
 from django.db import OperationalError, transaction
 
 from django_jobs.conf import conf
-from django_jobs.engines.base import HOLDER_FIELDS, Engine, NewJob, milliseconds
+from django_jobs.engines.base import HOLDER_FIELDS, Engine, milliseconds
 from django_jobs.engines.sql import statement
+from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 

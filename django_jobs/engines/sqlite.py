@@ -4,14 +4,24 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.utils import DatabaseError
 
-from django_jobs.engines.base import Claimed, ClaimOrder, ClaimResult, Done, Expired, Look, Run, Settlement
-from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, HISTORY_LIMIT, LEASE_RAN_OUT
+from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
 from django_jobs.engines.sqlite_parts import IN_FORCE, LATER, NOW, not_paused, one_of, read, served
+from django_jobs.engines.sqlite_settling import Before, settle_one, with_line
 from django_jobs.engines.sqlite_storing import SQLiteStoring
+from django_jobs.engines.values import (
+    Claimed,
+    ClaimOrder,
+    ClaimResult,
+    Done,
+    Expired,
+    Look,
+    Run,
+    Settlement,
+)
 
 _CLAIMED = (
     "id, token, type, payload, attempts, max_attempts, "
@@ -67,6 +77,31 @@ class SQLiteEngine(SQLiteStoring):
             )
             return ClaimResult(_take(cursor, order, cursor.fetchall()), 0, 0)
 
+    def claim_suspect(self, order: ClaimOrder) -> ClaimResult:
+        where, parameters = self._suspects(order.queues, order.types)
+        with self._writing() as cursor:
+            cursor.execute(
+                f"SELECT {_CLAIMED} FROM django_jobs_job WHERE {where} AND run_at <= {NOW} ORDER BY run_at, id LIMIT 1",
+                parameters,
+            )
+            return ClaimResult(_take(cursor, order, cursor.fetchall()), 0, 0)
+
+    def suspects_due(self, queues: tuple[str, ...] | None, types: tuple[str, ...], limit: int) -> list[float]:
+        where, parameters = self._suspects(queues, types)
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT max(0, (julianday(run_at) - julianday('now')) * 86400.0) FROM django_jobs_job WHERE {where} "
+                "ORDER BY run_at, id LIMIT %s",
+                [*parameters, limit],
+            )
+            return [row[0] for row in cursor.fetchall()]
+
+    def _suspects(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> tuple[str, list[str]]:
+        where, parameters = served(queues)
+        known, type_parameters = one_of("type", types)
+        condition = f"parked = 'suspect' AND {known} AND {not_paused('type')} AND {not_paused('queue')} {where}"
+        return condition, [*type_parameters, *parameters]
+
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
         where, parameters = served(queues)
         known, type_parameters = one_of("type", types)
@@ -91,7 +126,7 @@ class SQLiteEngine(SQLiteStoring):
             for item in sorted(done):
                 cursor.execute(
                     "UPDATE django_jobs_job SET status = CASE WHEN cancel_reason IS NULL THEN 'done' ELSE 'cancelled' END, "
-                    f"finished_at = {NOW}, locked_by = NULL, locked_until = NULL, losses = 0, deaths = 0, result = %s, "
+                    f"finished_at = {NOW}, locked_by = NULL, locked_until = NULL, losses = 0, suspect = 0, result = %s, "
                     f"{_KEPT_KEY} "
                     "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s RETURNING id, status",
                     [item.result, *item.run],
@@ -104,13 +139,13 @@ class SQLiteEngine(SQLiteStoring):
         with self._writing() as cursor:
             for item in sorted(settlements, key=lambda item: item.run):
                 cursor.execute(
-                    "SELECT losses, deaths, history, cancel_reason IS NOT NULL FROM django_jobs_job "
+                    "SELECT losses, suspect, history, cancel_reason IS NOT NULL FROM django_jobs_job "
                     "WHERE id = %s AND status = 'running' AND token = %s AND locked_by = %s",
                     list(item.run),
                 )
                 row = cursor.fetchone()
                 if row is not None:
-                    written[item.run.id] = _settle_one(cursor, item, _Before(*row), max_uncounted)
+                    written[item.run.id] = settle_one(cursor, item, Before(*row), max_uncounted)
         return written
 
     def ended_by(self, runs: Sequence[Run]) -> dict[int, str]:
@@ -170,7 +205,7 @@ class SQLiteEngine(SQLiteStoring):
             )
             rows = cursor.fetchall()
             for job_id, token, history in rows:
-                lines = _with_line(cursor, json.loads(history), {**json.loads(EXPIRED_ENTRY), "run": token})
+                lines = with_line(cursor, json.loads(history), {**json.loads(EXPIRED_ENTRY), "run": token})
                 cursor.execute(
                     f"UPDATE django_jobs_job SET status = 'cancelled', parked = NULL, finished_at = {NOW}, {_KEPT_KEY}, "
                     "last_error = %s, history = %s WHERE id = %s",
@@ -220,58 +255,3 @@ def _parked_for(job_type: str, order: ClaimOrder, paused: set[str]) -> str | Non
     if job_type not in order.types:
         return "type"
     return "pause" if job_type in paused else None
-
-
-def _with_line(cursor: Any, history: list[Any], line: dict[str, Any]) -> list[Any]:
-    cursor.execute("SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')")
-    lines = history.copy()
-    if len(lines) >= HISTORY_LIMIT:
-        del lines[1]
-    lines.append({**line, "at": cursor.fetchone()[0]})
-    return lines
-
-
-class _Before(NamedTuple):
-    """What a job had behind it before a run of it ended; `history` is JSON text."""
-
-    losses: int
-    deaths: int
-    history: str
-    cancelled: int
-
-
-def _settle_one(cursor: Any, item: Settlement, before: _Before, max_uncounted: int) -> str:
-    losses = before.losses
-    status = item.status
-    convicted = item.witnessed and before.deaths > 0
-    if item.counts == "loss" and (convicted or losses + 1 >= max_uncounted):
-        status = "dead"
-    if before.cancelled:
-        status = "cancelled"
-    history = json.loads(before.history)
-    error = item.error
-    if item.counts == "loss" and losses + 1 >= max_uncounted:
-        error = f"Lost {losses + 1} times in a row, never seen to end. {error or ''}"
-    if item.entry is not None:
-        history = _with_line(cursor, history, json.loads(item.entry))
-    cursor.execute(
-        "UPDATE django_jobs_job SET status = %s, "
-        f"run_at = CASE WHEN %s IS NULL THEN run_at ELSE {LATER.format('%s')} END, "
-        "attempts = attempts + %s, losses = %s, deaths = %s, last_error = COALESCE(%s, last_error), history = %s, "
-        f"locked_by = NULL, locked_until = NULL, finished_at = CASE WHEN %s = 'ready' THEN NULL ELSE {NOW} END, "
-        "idempotency_key = CASE WHEN %s = 'ready' OR key_holds = 'window' THEN idempotency_key END WHERE id = %s",
-        [
-            status,
-            item.delay,
-            (item.delay or 0.0) * (2 ** min(losses, 6) if item.counts == "loss" else 1),
-            int(item.counts == "attempt"),
-            {"loss": losses + 1, "nothing": losses}.get(item.counts, 0),
-            {"loss": before.deaths + item.witnessed, "nothing": before.deaths}.get(item.counts, 0),
-            error,
-            json.dumps(history),
-            status,
-            status,
-            item.run.id,
-        ],
-    )
-    return status

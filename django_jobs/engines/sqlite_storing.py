@@ -10,8 +10,9 @@ from typing import Any
 from django.db import OperationalError, transaction
 
 from django_jobs.conf import conf
-from django_jobs.engines.base import HOLDER_FIELDS, Engine, NewJob, milliseconds
+from django_jobs.engines.base import HOLDER_FIELDS, Engine, milliseconds
 from django_jobs.engines.sqlite_parts import LATER, UNLESS_TAKEN, one_of, stored
+from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 

@@ -1,7 +1,18 @@
+from django_jobs.models.effect import Effect, EffectQuerySet
 from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
 from django_jobs.models.schedule import Schedule, ScheduleQuerySet
 from django_jobs.models.schedule_state import ScheduleState
 from django_jobs.models.worker import Worker
 
-__all__ = ["Job", "JobQuerySet", "Pause", "Schedule", "ScheduleQuerySet", "ScheduleState", "Worker"]
+__all__ = [
+    "Effect",
+    "EffectQuerySet",
+    "Job",
+    "JobQuerySet",
+    "Pause",
+    "Schedule",
+    "ScheduleQuerySet",
+    "ScheduleState",
+    "Worker",
+]

@@ -82,8 +82,8 @@ class Job(models.Model):
     attempts = models.IntegerField(_("attempts"), db_default=0)
     max_attempts = models.IntegerField(_("attempts allowed"), db_default=8)
     losses = models.IntegerField(_("losses in a row"), db_default=0)
-    # Of its process, while it ran and witnessed by a supervisor, since the job last ended by itself.
-    deaths = models.IntegerField(_("deaths in a row"), db_default=0)
+    # It may have killed its process, and has not ended by itself since: it is run alone, and parked while it waits.
+    suspect = models.BooleanField(_("suspect"), db_default=False)
     token = models.BigIntegerField(_("runs"), db_default=0)
     locked_by = models.CharField(_("locked by"), max_length=64, null=True, blank=True)
     locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
@@ -131,6 +131,8 @@ class Job(models.Model):
                 name="django_jobs_parked",
                 condition=Q(parked__isnull=False),
             ),
+            # Seldom any: they are run in due order, whatever their queue.
+            models.Index(fields=["run_at", "id"], name="django_jobs_suspects", condition=Q(parked="suspect")),
             # What did not end well, which is little: the many that are done cost no entry.
             models.Index(
                 fields=["status", "finished_at"],
@@ -179,7 +181,6 @@ class Job(models.Model):
                     attempts__gte=0,
                     max_attempts__gte=1,
                     losses__gte=0,
-                    deaths__gte=0,
                     token__gte=0,
                     # Far from where the database could not count on: a row set to that by hand would stop every claim.
                     token__lte=10**15,

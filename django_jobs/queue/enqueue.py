@@ -6,7 +6,8 @@ from typing import Any
 
 from django_jobs import payload
 from django_jobs.engines import engine
-from django_jobs.engines.base import Engine, NewJob
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import JobsError
 from django_jobs.models import Job
 from django_jobs.options import Enqueue

@@ -11,7 +11,8 @@ from django.db import transaction
 from django_jobs import payload
 from django_jobs.calls import Call
 from django_jobs.engines import engine
-from django_jobs.engines.base import Engine, NewJob
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.options import Enqueue
 from django_jobs.queue.enqueue import taken_and_freed

@@ -11,7 +11,7 @@ from django.db import connections
 
 from django_jobs import payload
 from django_jobs.conf import conf
-from django_jobs.engines.base import NewJob
+from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import IdempotencyConflict, InvalidJob, InvalidJobType
 from django_jobs.models import Job
 from django_jobs.options import Enqueue, _Unset

@@ -107,7 +107,7 @@ def _requeue(seen: Any, said: str) -> bool:
                 expires_at=None,
                 attempts=0,
                 losses=min(seen.losses, 1),
-                deaths=min(seen.deaths, 1),
+                parked=Job.Parked.SUSPECT if seen.suspect else None,
                 cancel_reason=None,
                 finished_at=None,
                 progress=None,

@@ -11,8 +11,9 @@ from django.db import InterfaceError, OperationalError, transaction
 
 from django_jobs import log, registry
 from django_jobs.backoff import Backoff
-from django_jobs.engines.base import Engine, Run, Settlement, released
+from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import DEADLINE, LEASE_RAN_OUT
+from django_jobs.engines.values import Run, Settlement, released
 from django_jobs.models import Job
 from django_jobs.queue.history import entry, late
 

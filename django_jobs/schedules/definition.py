@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django_jobs import durations, options, registry
 from django_jobs.cron import BadExpression, Cron
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.base import NewJob
+from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import NAME_LIMIT, TIMING, Schedule

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from django_jobs.engines.base import NewJob
+from django_jobs.engines.values import NewJob
 from django_jobs.models.schedule import Schedule
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from django_jobs.conf import conf
-from django_jobs.engines.base import NewJob
+from django_jobs.engines.values import NewJob
 from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import Clock
 from django_jobs.payload import storable

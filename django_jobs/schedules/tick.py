@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from django.db import DatabaseError, transaction
 
 from django_jobs import log
-from django_jobs.engines.base import Engine, NewJob
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job, ScheduleState
 from django_jobs.models.clock import Clock, for_row, from_row

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 
 from django_jobs import log
-from django_jobs.engines.base import DATABASE_ERRORS, ClaimOrder, ClaimResult, Engine
+from django_jobs.engines.base import DATABASE_ERRORS, Engine
+from django_jobs.engines.values import ClaimOrder, ClaimResult
 from django_jobs.queue import rescue
 from django_jobs.workers.executor import Assigned, Executor
 from django_jobs.workers.limits import Limits

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from django_jobs import log
-from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import STOPPED
+from django_jobs.engines.values import Claimed, Done, Settlement
 from django_jobs.workers.seats import Region
 
 LOST = "lost lease"

@@ -14,8 +14,9 @@ from django.db import connections
 from django_jobs import log, payload
 from django_jobs.conf import Conf
 from django_jobs.context import Context
-from django_jobs.engines.base import DATABASE_ERRORS, Claimed, Engine, Settlement, released
+from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.causes import DATABASE_AWAY, EXPIRED, TOO_LATE, WORKER_FAILED
+from django_jobs.engines.values import Claimed, Settlement, released
 from django_jobs.queue.history import entry
 from django_jobs.workers.connections import answer_timeout
 from django_jobs.workers.deadlines import Watch, Watcher

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from django_jobs.backoff import Backoff
-from django_jobs.engines.base import Engine, Run
+from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import DIED, OUTCOME_LOST, STOPPED, WORKER_FAILED
+from django_jobs.engines.values import Run
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
 from django_jobs.workers.runner import LOSS_PAUSE

@@ -14,8 +14,9 @@ from datetime import timedelta
 from django.db.models.functions import Now
 
 from django_jobs import log
-from django_jobs.engines.base import Engine, Run
+from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import LEASE_RAN_OUT
+from django_jobs.engines.values import Run
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from django.db.models.functions import Now
 
 from django_jobs import log
-from django_jobs.engines.base import Engine, Run
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Run
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
 from django_jobs.workers.fallen import Child

@@ -14,10 +14,11 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 
 from django_jobs import payload, registry
 from django_jobs.conf import Conf
-from django_jobs.context import Context
-from django_jobs.engines.base import Claimed, Counts, Done, Engine, Settlement, released
+from django_jobs.context import Context, current
+from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import CONNECTION_BROKE, DATABASE_AWAY, DEADLINE, STOPPED
 from django_jobs.engines.idle import may_be_dead
+from django_jobs.engines.values import Claimed, Counts, Done, Settlement, released
 from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry, late
@@ -240,12 +241,14 @@ def _call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) -
     content = json.loads(claimed.payload)
     arguments = [context, *content["args"]] if job_type.takes_context else content["args"]
     pid = os.getpid()
+    token = current.set(context)
     try:
         if iscoroutinefunction(job_type.function):
             watch.expect_task()
             return run_async(job_type.function, arguments, content["kwargs"], watch.begin_task)
         return job_type.function(*arguments, **content["kwargs"])
     finally:
+        current.reset(token)
         if os.getpid() != pid:
             os._exit(0)  # the handler forked, and this is the copy of its thread: the end is the original's to tell
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from django_jobs import log
-from django_jobs.engines.base import DATABASE_ERRORS, Engine, released
+from django_jobs.engines.base import DATABASE_ERRORS, Engine
+from django_jobs.engines.values import released
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers.claims import Claimer
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works

@@ -11,7 +11,8 @@ from queue import Empty, SimpleQueue
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 
 from django_jobs import log, registry
-from django_jobs.engines.base import DATABASE_ERRORS, Engine, Run
+from django_jobs.engines.base import DATABASE_ERRORS, Engine
+from django_jobs.engines.values import Run
 from django_jobs.queue import rescue
 from django_jobs.workers import ended
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connections
 
-from django_jobs.engines.base import Claimed, ClaimOrder, Engine, Run, Settlement
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, ClaimOrder, Run, Settlement
 from django_jobs.models import Job
 from tests.app.jobs import nothing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from django_jobs.engines.base import Claimed, ClaimResult, released
+from django_jobs.engines.values import Claimed, ClaimResult, released
 from django_jobs.models import Job
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import (

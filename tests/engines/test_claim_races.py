@@ -10,7 +10,7 @@ from django.db import OperationalError, connections, transaction
 from psycopg import IsolationLevel
 from psycopg.errors import SerializationFailure
 
-from django_jobs.engines.base import ClaimResult, released
+from django_jobs.engines.values import ClaimResult, released
 from tests.app.jobs import nothing
 from tests.engines.common import (
     TYPES,

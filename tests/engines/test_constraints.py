@@ -76,7 +76,6 @@ def test_only_a_waiting_job_is_parked(engine: Engine) -> None:
         ("attempts", -1),
         ("max_attempts", 0),
         ("losses", -1),
-        ("deaths", -1),
         ("token", -1),
     ],
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db.models.functions import Now
 
-from django_jobs.engines.base import Done, Run
+from django_jobs.engines.values import Done, Run
 from tests.engines.common import (
     WORKER,
     alone,

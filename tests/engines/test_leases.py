@@ -13,7 +13,7 @@ from django.db import connections, transaction
 from django.db.models import F
 
 from django_jobs.engines import engine as engine_of
-from django_jobs.engines.base import Done, Run
+from django_jobs.engines.values import Done, Run
 from django_jobs.models import Job
 from django_jobs.queue.rescue import reap
 from tests.app.jobs import nothing

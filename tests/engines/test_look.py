@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from django_jobs.engines.base import Look
+from django_jobs.engines.values import Look
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import TYPES, alone, alter, beside_others, claim, clock, enqueue, ids, on_postgresql, order
 from tests.threads import session

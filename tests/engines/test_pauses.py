@@ -13,7 +13,7 @@ from django.db import connections, transaction
 from django.db.models.functions import Now
 
 from django_jobs import InvalidJob, InvalidJobType, pause, resume
-from django_jobs.engines.base import ClaimResult, Look
+from django_jobs.engines.values import ClaimResult, Look
 from django_jobs.models import Job, Pause
 from tests.app.jobs import leave_effect, nothing, report
 from tests.engines.common import (

@@ -11,7 +11,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import connections, transaction
 
 from django_jobs import resume
-from django_jobs.engines.base import Done, Run
+from django_jobs.engines.values import Done, Run
 from tests.app.jobs import report
 from tests.engines.common import TYPES, beside_others, on_postgresql, order, settled
 from tests.plans import explained

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from django_jobs.engines.base import Done, Run, released
+from django_jobs.engines.values import Done, Run, released
 from tests.engines.common import alone, alter, claim_one, clock, row, running, settled
 
 if TYPE_CHECKING:

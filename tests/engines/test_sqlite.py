@@ -13,7 +13,7 @@ from django.db import connections
 
 from django_jobs import StateConflict
 from django_jobs.engines import engine as engine_of
-from django_jobs.engines.base import Done, Run
+from django_jobs.engines.values import Done, Run
 from tests.acts import Ran
 from tests.engines.common import alone, beside_others, claim, enqueue, ids, on_sqlite, row, running, settled
 from tests.threads import session

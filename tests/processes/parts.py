@@ -13,7 +13,8 @@ from django.db import connections
 
 from django_jobs import registry
 from django_jobs.conf import Conf
-from django_jobs.engines.base import Claimed, ClaimOrder, Done, Engine, Settlement
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, ClaimOrder, Done, Settlement
 from django_jobs.models import Job
 from django_jobs.queue.history import entry
 from django_jobs.workers.doorbell import Doorbell

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from django_jobs import pause, resume
-from django_jobs.engines.base import Done, Engine
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Done
 from django_jobs.workers.executor import Assigned
 from django_jobs.workers.runner import Runner
 from tests.app.jobs import die, leave_effect, nothing, wait_for_file

@@ -17,7 +17,8 @@ from django.db import connections, transaction
 from django.db.models.functions import Now
 
 from django_jobs import Cancel, Fail, Retry, Snooze, registry
-from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, Done, Settlement
 from django_jobs.models import Job
 from django_jobs.registry import JobType
 from django_jobs.workers.runner import Runner

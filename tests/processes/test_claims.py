@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connections
 
-from django_jobs.engines.base import Claimed, ClaimOrder, ClaimResult, Engine
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers import claims

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from django_jobs import job
-from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, Done, Settlement
 from django_jobs.workers import writer
 from tests.harness import wait_for
 from tests.processes.common import with_tables

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.engines.base import Claimed, Done, Run, Settlement
+from django_jobs.engines.values import Claimed, Done, Run, Settlement
 from django_jobs.workers.ended import PART_CHARACTERS, Ended, parts
 
 pytestmark = pytest.mark.fast

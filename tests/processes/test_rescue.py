@@ -11,7 +11,8 @@ import pytest
 from django.db import DataError
 from django.db.models.functions import Now
 
-from django_jobs.engines.base import Claimed, Engine, Run
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, Run
 from django_jobs.models import Job
 from django_jobs.queue import rescue
 from django_jobs.workers import pulse

@@ -10,7 +10,8 @@ import pytest
 from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
 
 from django_jobs import Retry, registry
-from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, Done, Settlement
 from django_jobs.registry import JobType
 from django_jobs.workers.errors import describe
 from django_jobs.workers.executor import Assigned, Executor

@@ -17,7 +17,8 @@ import pytest
 from django.db import OperationalError, connections, transaction
 
 from django_jobs import Cancel, Fail, Retry, Snooze, registry
-from django_jobs.engines.base import Claimed, Done, Engine, Settlement
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, Done, Settlement
 from django_jobs.registry import JobType
 from django_jobs.workers import statements
 from django_jobs.workers.deadlines import Watch, Watcher

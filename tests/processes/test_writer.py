@@ -9,7 +9,8 @@ import pytest
 from django.db import DataError, OperationalError
 
 from django_jobs import log
-from django_jobs.engines.base import Claimed, Done, Engine, Settlement, released
+from django_jobs.engines.base import Engine
+from django_jobs.engines.values import Claimed, Done, Settlement, released
 from django_jobs.models import Job
 from django_jobs.workers.ended import Ended
 from tests.harness import wait_for

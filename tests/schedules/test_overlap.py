@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from django_jobs import pause
-from django_jobs.engines.base import Done
+from django_jobs.engines.values import Done
 from django_jobs.models import Job
 from django_jobs.queue import operate
 from django_jobs.schedules import step

@@ -13,7 +13,7 @@ WITH ended AS MATERIALIZED (
 )
 UPDATE django_jobs_job job
    SET status = CASE WHEN job.cancel_reason IS NULL THEN 'done' ELSE 'cancelled' END,
-       finished_at = clock_timestamp(), locked_by = NULL, locked_until = NULL, losses = 0, deaths = 0,
+       finished_at = clock_timestamp(), locked_by = NULL, locked_until = NULL, losses = 0, suspect = false,
        result = ended.result::jsonb,
        idempotency_key = CASE WHEN job.key_holds = 'window' THEN job.idempotency_key END
   FROM ended

@@ -1,13 +1,15 @@
 -- Ends a batch of runs in any way but done, each fenced. Called by PostgreSQLEngine.settle.
--- Rows are locked in id order first. A second witnessed death since the job last ended by itself, and too many losses in
--- a row, end it as dead; being stopped or losing a lease between the two deaths changes nothing.
+-- Rows are locked in id order first. A witnessed death, a second loss in a row that may be the job's doing, and the last
+-- losses but three that it is allowed make it a suspect, to be run alone. The witnessed death of a process that ran a
+-- suspect, and so nothing else, convicts it when it has caused two losses; too many losses in a row end it as well.
+-- What says nothing of the job, such as being stopped, changes nothing; an end by itself clears it.
 -- What a person cancelled while it ran does not run again, however this run ended.
 WITH ended AS MATERIALIZED (
     SELECT *
       FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[], %(statuses)s::text[],
-                  %(counts)s::text[], %(delays)s::float8[], %(witnessed)s::bool[], %(errors)s::text[],
-                  %(entries)s::text[])
-               AS given(id, token, locked_by, status, counts, delay, witnessed, error, entry)
+                  %(counts)s::text[], %(delays)s::float8[], %(witnessed)s::bool[], %(suspicious)s::bool[],
+                  %(errors)s::text[], %(entries)s::text[])
+               AS given(id, token, locked_by, status, counts, delay, witnessed, suspicious, error, entry)
 ), held AS MATERIALIZED (
     SELECT id
       FROM django_jobs_job
@@ -20,8 +22,12 @@ WITH ended AS MATERIALIZED (
            CASE WHEN job.cancel_reason IS NOT NULL THEN 'cancelled'
                 WHEN ended.counts = 'loss'
                  AND (job.losses + 1 >= %(max_uncounted)s
-                      OR (ended.witnessed AND job.deaths > 0))
-                THEN 'dead' ELSE ended.status END AS status
+                      OR (ended.witnessed AND job.suspect AND job.losses > 0))
+                THEN 'dead' ELSE ended.status END AS status,
+           CASE ended.counts
+                WHEN 'loss' THEN job.suspect OR ended.witnessed OR (ended.suspicious AND job.losses > 0)
+                                 OR job.losses + 1 >= %(max_uncounted)s - 3
+                WHEN 'nothing' THEN job.suspect ELSE false END AS suspect
       FROM django_jobs_job job
       JOIN ended ON ended.id = job.id
      WHERE job.id = ANY (ARRAY(SELECT id FROM held))
@@ -33,8 +39,8 @@ UPDATE django_jobs_job job
                           * CASE WHEN decided.counts = 'loss' THEN 2 ^ least(job.losses, 6) ELSE 1 END END,
        attempts = job.attempts + (decided.counts = 'attempt')::int,
        losses = CASE decided.counts WHEN 'loss' THEN job.losses + 1 WHEN 'nothing' THEN job.losses ELSE 0 END,
-       deaths = CASE decided.counts WHEN 'loss' THEN job.deaths + decided.witnessed::int
-                                    WHEN 'nothing' THEN job.deaths ELSE 0 END,
+       suspect = decided.suspect,
+       parked = CASE WHEN decided.suspect AND decided.status = 'ready' THEN 'suspect' END,
        last_error = CASE WHEN decided.counts = 'loss' AND job.losses + 1 >= %(max_uncounted)s
                          THEN format('Lost %%s times in a row, never seen to end. %%s', job.losses + 1, decided.error)
                          ELSE COALESCE(decided.error, job.last_error) END,
