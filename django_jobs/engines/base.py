@@ -182,8 +182,15 @@ class Engine(ABC):
         self._away_at = time.monotonic()
         return False
 
+    def _answers(self, timeout: float) -> bool:
+        return self.refusal(timeout) is None
+
     @abstractmethod
-    def _answers(self, timeout: float) -> bool: ...
+    def refusal(self, timeout: float) -> str | None:
+        """Return why the database cannot be reached or written, in its own words if it has any; None if it can.
+
+        As a probe, which asks it when something went wrong, but for people.
+        """
 
     def was_away_since(self, moment: float) -> bool:
         """Tell whether a probe of this process failed since a moment of its monotonic clock."""

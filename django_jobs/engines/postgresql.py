@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import select
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
-import psycopg
-
 from django_jobs.engines.base import milliseconds
 from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
+from django_jobs.engines.postgresql_session import is_pooled, refusal, set_up
 from django_jobs.engines.postgresql_storing import PostgreSQLStoring
 from django_jobs.engines.sql import statement
 from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult, Done, Expired, Look, Run, Settlement
@@ -27,7 +24,8 @@ class PostgreSQLEngine(PostgreSQLStoring):
         self._prepared = threading.local()
 
     def describe(self) -> str:
-        return f"PostgreSQL {'.'.join(map(str, self.connection.get_database_version()))}"
+        version = ".".join(map(str, self.connection.get_database_version()))
+        return f"PostgreSQL {version}{' through a pooler' if is_pooled(self.connection) else ''}"
 
     def prepare(self, statement_timeout: float, role: str = "") -> None:
         connection = self.connection
@@ -35,20 +33,7 @@ class PostgreSQLEngine(PostgreSQLStoring):
         raw = connection.connection
         if getattr(self._prepared, "raw", None) is raw:
             return
-        # Whatever the project's default: a claim under REPEATABLE READ fails whenever another worker was faster.
-        raw.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        limit = milliseconds(statement_timeout)
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-                f"SET statement_timeout = {limit}; SET lock_timeout = {limit}; "
-                f"SET idle_in_transaction_session_timeout = {limit}; "
-                # Without statistics, or old ones, claim_parked would gather and sort all that is parked: measured with
-                # 200,000 parked jobs, 200,020 rows read for a claim of 20, and 40 with this.
-                "SET enable_bitmapscan = off"
-            )
-            if role:
-                cursor.execute("SELECT set_config('application_name', %s, false)", [f"django_jobs:{role}"])
+        set_up(connection, milliseconds(statement_timeout), role)
         self._prepared.raw = raw
 
     def claim(self, order: ClaimOrder) -> ClaimResult:
@@ -174,36 +159,8 @@ class PostgreSQLEngine(PostgreSQLStoring):
             )
             return bool(cursor.fetchone()[0])
 
-    def _answers(self, timeout: float) -> bool:
-        parameters = self.connection.get_connection_params()
-        for name in ("pool", "cursor_factory", "context"):
-            parameters.pop(name, None)
-        parameters["connect_timeout"] = max(2, int(timeout))
-        try:
-            raw = psycopg.connect(**parameters, autocommit=True)
-        except (psycopg.Error, OSError):
-            return False
-        try:
-            return _is_writable(raw.pgconn, timeout)
-        except (psycopg.Error, OSError):
-            return False
-        finally:
-            raw.close()
-
-
-def _is_writable(pgconn: psycopg.pq.abc.PGconn, timeout: float) -> bool:
-    """Ask without psycopg's own waiting, which has no limit: who lets us in may not answer."""
-    until = time.monotonic() + max(timeout, 1.0)
-    poll = select.poll()
-    poll.register(pgconn.socket, select.POLLIN)
-    pgconn.send_query(b"SELECT current_setting('transaction_read_only')")
-    pgconn.flush()
-    while pgconn.is_busy():
-        if not poll.poll(max(until - time.monotonic(), 0.0) * 1000):
-            return False
-        pgconn.consume_input()
-    result = pgconn.get_result()
-    return result is not None and result.get_value(0, 0) == b"off"
+    def refusal(self, timeout: float) -> str | None:
+        return refusal(self.connection.get_connection_params(), timeout)
 
 
 def _fences(runs: Sequence[Run]) -> dict[str, list[Any]]:

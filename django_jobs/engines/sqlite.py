@@ -216,17 +216,20 @@ class SQLiteEngine(SQLiteStoring):
     def expired_exist(self) -> bool:
         return False
 
-    def _answers(self, timeout: float) -> bool:
+    def refusal(self, timeout: float) -> str | None:
         parameters = {**self.connection.get_connection_params(), "timeout": timeout}
         try:
             with closing(self.connection.get_new_connection(parameters)) as raw:
+                # What does not fit in its cache is written before the end, so that a disk that is full shows.
+                raw.execute("PRAGMA cache_size = 1")
                 raw.execute("BEGIN IMMEDIATE")
                 # Only a statement that could write is refused in a file that is read-only.
-                raw.execute("DELETE FROM django_jobs_job WHERE 0")
+                raw.execute("CREATE TABLE django_jobs_trial (pages BLOB)")
+                raw.execute("INSERT INTO django_jobs_trial VALUES (zeroblob(262144))")
                 raw.execute("ROLLBACK")
         except (DatabaseError, sqlite3.Error) as error:
-            return is_busy(error)
-        return True
+            return None if is_busy(error) else str(error)
+        return None
 
 
 def is_busy(error: Exception) -> bool:

@@ -1,0 +1,88 @@
+"""Everything through PgBouncer in transaction mode, where each transaction may have another session of the server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connections
+
+from django_jobs.engines.postgresql import PostgreSQLEngine
+from django_jobs.models import Schedule
+from example_project import postgres
+from tests import router
+from tests.app.deadline_jobs import ask_for_long
+from tests.app.jobs import fail_until, leave_effect, nothing, wait_for_file
+from tests.faults.invariants import assert_invariants
+from tests.faults.pooler import Pooler
+from tests.harness import Tree, wait_for
+from tests.processes.common import effects, ends, lines, state, wait_for_effect
+from tests.processes.outages import ALIAS
+
+pytestmark = [pytest.mark.process, pytest.mark.postgresql]
+POOLED = "pooled"
+
+
+@pytest.fixture
+def behind(pooler: Pooler) -> Iterator[str]:
+    """The alias by which this process reaches the jobs through the pooler."""
+    connections.settings[POOLED] = {**connections[ALIAS].settings_dict, "PORT": str(pooler.port)}
+    router.jobs_alias = POOLED
+    yield POOLED
+    router.jobs_alias = ALIAS
+    connections[POOLED].close()
+    del connections.settings[POOLED]
+    del connections[POOLED]
+
+
+def test_a_pooler_is_seen_and_nothing_is_set_on_its_sessions(
+    server: postgres.Server, pooler: Pooler, behind: str
+) -> None:
+    for alias, words in ((ALIAS, ""), (behind, " through a pooler")):
+        engine = PostgreSQLEngine(alias)
+        engine.prepare(5.0, "scheduler")
+        assert engine.describe().endswith(words or tuple("0123456789"))
+        assert engine.probe(timeout=2)
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            assert cursor.fetchone()[0] == ("0" if words else "5s")
+    ours = {"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "enable_bitmapscan"}
+    for found in pooler.settings_of_sessions():
+        assert not ours & set(found)
+        assert not {name for name in found if "isolation" in name}
+
+
+def test_a_tree_and_enqueuers_behind_a_pooler_do_all_that_they_do_without(
+    pooled: Tree, behind: str, tmp_path: Path
+) -> None:
+    every_second = Schedule(
+        name="tick", type=nothing.name, every=timedelta(seconds=1), payload={"args": [], "kwargs": {}}
+    )
+    every_second.save(using=ALIAS)
+    workers = pooled.start("--processes", "2", "--threads", "2")
+    assert len(workers.wait_until_ready(2)) == 2
+    keyed = [leave_effect.using(idempotency_key="one").enqueue("keyed") for _ in range(3)]
+    assert len({job.pk for job in keyed}) == 1
+    many = leave_effect.enqueue_many([leave_effect.call(f"many {number}") for number in range(50)])
+    retried = fail_until.enqueue(3)
+    killed = wait_for_file.enqueue("killed", str(tmp_path / "go"))
+    os.kill(wait_for_effect(pooled, "killed:start"), signal.SIGKILL)
+    (tmp_path / "go").touch()
+    for job in (keyed[0], retried, killed):
+        pooled.wait_for_status(job, "done")
+    wait_for(lambda: pooled.count(pk__in=many, status="done") == 50)
+    late = ask_for_long.using(timeout=1.0, max_attempts=1).enqueue("late")
+    pooled.wait_for_status(late, "dead")
+    assert (state(retried)[1], [cause for _, cause in ends(killed)]) == (2, ["died"])
+    assert "canceling statement due to user request" in late.last_error
+    assert effects(pooled, key__startswith="many") == sorted((f"many {number}", 1) for number in range(50))
+    ticks = {job.slot for job in pooled.jobs(schedule="tick", status="done")}
+    wait_for(lambda: len({job.slot for job in pooled.jobs(schedule="tick", status="done")} - ticks) >= 2)
+    assert not lines(workers, "ERROR")
+    Schedule.objects.using(ALIAS).all().delete()
+    assert_invariants(pooled)
+    assert workers.stop() == 0
