@@ -20,6 +20,8 @@ from django_jobs.schedules.status import OVERDUE
 UNSUCCESSFUL = (Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
 # Finished rows may be millions: beyond this they are not counted but said to be more.
 COUNT_LIMIT = 100_000
+# Within which the database must let us in and try a write.
+TRIAL_SECONDS = 5.0
 
 
 def status() -> dict[str, Any]:
@@ -27,6 +29,7 @@ def status() -> dict[str, Any]:
     alias = jobs_alias()
     return {
         "database": f"{engine(alias).describe()} ({alias})",
+        "cannot_be_written": engine(alias).refusal(TRIAL_SECONDS),
         "queues": _queues(alias),
         "finished": {state.value: _capped(alias, state) for state in FINISHED},
         "count_limit": COUNT_LIMIT,

@@ -26,7 +26,10 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 
 def status(state: dict[str, Any]) -> list[str]:
-    lines = [state["database"], ""]
+    lines = [state["database"]]
+    if state["cannot_be_written"]:
+        lines.append(f"It cannot be written, so no job runs until it can: {state['cannot_be_written']}")
+    lines.append("")
     heads = ("queue", "due", "oldest due s", "later", "retries among these", "parked", "running")
     names = ("queue", "due", "oldest_due_seconds", "later", "retries", "parked", "running")
     rows = [[row[name] for name in names] for row in state["queues"]]

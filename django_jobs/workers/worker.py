@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from django.db import OperationalError
+
 from django_jobs import log
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.values import released
@@ -117,7 +119,8 @@ class Worker:
     def _step(self) -> float:
         self._give_back_what_waits()
         self._prepare()
-        if self._writer.away or self._writer.crowded or self._handlers_are_cut_off():
+        self._note_that_handlers_are_cut_off()
+        if self._writer.away or self._writer.crowded or self._outage.lasts:
             pause = LONGEST_WAIT  # what ran could not be stored, or could not have run
         else:
             with self._guarded():
@@ -137,14 +140,11 @@ class Worker:
     def _probe(self) -> bool:
         return self._engine.probe(timeout=self._probe_timeout)
 
-    def _handlers_are_cut_off(self) -> bool:
-        """Tell whether new connections are refused, while ours are still there: as when too many are open."""
-        if self._executor.cut_off is None:
-            return False
-        if self._probe():
-            self._executor.cut_off = None
-            return False
-        return True
+    def _note_that_handlers_are_cut_off(self) -> None:
+        """Begin an outage when the database failed a handler while it is there for us: as when it is full."""
+        said, self._executor.cut_off = self._executor.cut_off, None
+        if said is not None and not self._probe():
+            self._outage.failed(OperationalError(self._engine.why_away))
 
     def _is_supervised(self) -> bool:
         """Tell whether leases are being extended: if not, no more is claimed, since it could not be kept."""

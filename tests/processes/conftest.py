@@ -72,7 +72,7 @@ def pytest_runtest_makereport(
     """Show with a failed test what its trees logged."""
     report = yield
     found: dict[str, Any] = getattr(item, "funcargs", {})
-    trees = [found[name] for name in ("tree", "trees", "network") if name in found]
+    trees = [found[name] for name in ("tree", "trees", "network", "pooled") if name in found]
     for tree in trees if report.failed else []:
         for log in sorted(tree.directory.glob("workers-*.log")):
             report.sections.append((log.name, log.read_text(errors="replace")))

@@ -1,0 +1,103 @@
+"""A disk that is full under the jobs' database: waited out, and said by `jobs status` in the database's own words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from django_jobs import engines
+from django_jobs.engines import engine as engine_of
+from example_project import postgres
+from tests import router
+from tests.app.jobs import leave_effect, nothing
+from tests.faults.disks import Disk, small_disk
+from tests.faults.invariants import assert_invariants
+from tests.harness import Tree, wait_for
+from tests.processes.common import effects, lines, state, wait_seconds
+from tests.processes.outages import ALIAS, away, back
+
+pytestmark = [pytest.mark.process, pytest.mark.postgresql]
+LEASE = {"LEASE": 3, "HEARTBEAT": 1}
+SAID = {"postgresql": "No space left on device", "sqlite": "database or disk is full"}
+KEY = "x" * 150 + "{}"
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def on_small_disk(
+    request: pytest.FixtureRequest, tmp_path: Path, django_db_setup: None, django_db_blocker: Any
+) -> Iterator[tuple[str, Disk, Tree]]:
+    """The jobs' database on a disk of its own: a tablespace, or a file."""
+    make = {"postgresql": _tablespace, "sqlite": _file}[request.param]
+    with django_db_blocker.unblock(), small_disk(32) as disk, make(disk) as settings:
+        connections.settings[ALIAS] = settings
+        router.jobs_alias = ALIAS
+        engines._engine.cache_clear()  # the alias is of another vendor than in another test
+        tree = Tree(ALIAS, tmp_path)
+        try:
+            call_command("migrate", database=ALIAS, run_syncdb=True, verbosity=0)
+            yield request.param, disk, tree
+        finally:
+            tree.end_all()
+            router.jobs_alias = "default"
+            connections[ALIAS].close()
+            del connections.settings[ALIAS]
+            del connections[ALIAS]
+            engines._engine.cache_clear()
+
+
+@contextmanager
+def _tablespace(disk: Disk) -> Iterator[dict[str, Any]]:
+    with postgres.temporary() as server:
+        with psycopg.connect(server.url, autocommit=True) as raw:
+            raw.execute(f"CREATE TABLESPACE small LOCATION '{disk.path}'")
+            raw.execute("CREATE DATABASE jobs TABLESPACE small")
+        direct = connections.settings["default"]
+        yield {**direct, "HOST": "127.0.0.1", "PORT": str(server.port), "USER": "postgres", "NAME": "jobs"}
+
+
+@contextmanager
+def _file(disk: Disk) -> Iterator[dict[str, Any]]:
+    yield {**connections.settings["lite"], "NAME": str(disk.path / "jobs.sqlite3")}
+
+
+def test_a_full_disk_is_waited_out_and_charges_nothing(on_small_disk: tuple[str, Disk, Tree]) -> None:
+    vendor, disk, tree = on_small_disk
+    workers = tree.start("--threads", "2", settings=LEASE)
+    pids = workers.wait_until_ready()
+    tree.wait_for_status(nothing.enqueue(), "done")
+    assert _status(tree)["cannot_be_written"] is None
+    jobs = [leave_effect.using(delay=1 + number / 50).enqueue(KEY.format(number)) for number in range(200)]
+    with disk.full():
+        wait_for(lambda: away(workers), what="the workers notice")
+        assert not engine_of(ALIAS).probe(timeout=5)
+        said = _status(tree)["cannot_be_written"]
+        assert SAID[vendor] in said
+        assert f"It cannot be written, so no job runs until it can: {said}" in tree.run("jobs", "status").stdout
+        wait_seconds(2 * LEASE["LEASE"])
+        assert len(back(workers)) < len(away(workers))
+        assert tree.count(status="done") < 200
+    for job in jobs:
+        tree.wait_for_status(job, "done")
+    assert [state(job) for job in tree.jobs(attempts__gt=0)] == []
+    assert {key for key, _ in effects(tree)} == {KEY.format(number) for number in range(200)}
+    wait_for(lambda: sorted(away(workers)) == sorted(back(workers)), what="it is back for all")
+    assert _status(tree)["cannot_be_written"] is None
+    assert workers.worker_pids() == pids
+    assert not lines(workers, "could not be stored")
+    if vendor == "postgresql":
+        assert_invariants(tree)
+    assert workers.stop() == 0
+
+
+def _status(tree: Tree) -> dict[str, Any]:
+    found = tree.run("jobs", "status", "--json")
+    assert found.returncode == 0, found.stderr
+    return dict(json.loads(found.stdout))
