@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
+from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, LOSSES, REQUEUED
 from django_jobs.models import Job, Pause, Worker
 from django_jobs.models.clock import ClockText
 
@@ -47,7 +47,9 @@ def _ready(job: Any, now: datetime, alias: str) -> str:
     paused = [_pause(row, now) for row in _pauses_of(job, alias)]
     if job.run_at > now:
         held = f"; but {' and '.join(paused)}" if paused else ""
-        return f"{_waits_for(job)} is due in {span(job.run_at - now)}{_after_what(job)}{held}{_expiry(job, now)}."
+        alone = "; it is to be run alone" if job.suspect else ""
+        waits = f"{_waits_for(job)} is due in {span(job.run_at - now)}{_after_what(job)}"
+        return f"{waits}{alone}{held}{_expiry(job, now)}."
     due = f"Due for {_age(job.run_at, now)}"
     if job.expires_at is not None and job.expires_at <= now:
         late = _age(job.expires_at, now)
@@ -88,7 +90,7 @@ def _unserved(job: Any, live: list[Worker], alias: str) -> str:
         case Job.Parked.PAUSE:
             return f"; it was parked by a pause that is over, and one of the {len(knowing)} that know its type takes it next"
         case Job.Parked.SUSPECT:
-            return "; it may have killed its process, and waits to be run alone"
+            return f"; it is to be run alone, since {_suspicion(job)}; {_suspects_ahead(job, alias)} before it"
     return f"{_after_what(job)}; {_ahead(job, alias)} before it in its queue, {len(knowing)} live workers serve it"
 
 
@@ -139,12 +141,33 @@ def _ahead(job: Job, alias: str) -> str:
     return f"{ahead if ahead < AHEAD_LIMIT else f'{AHEAD_LIMIT} or more'} due jobs are"
 
 
+def _suspicion(job: Job) -> str:
+    """Say what made a job a suspect."""
+    lost: dict[str, Any] = next((line for line in reversed(job.history) if line["cause"] in LOSSES), {})
+    if not lost:
+        return "it may have killed its process"
+    times = "" if job.losses < 2 else f", lost {job.losses} times in a row"
+    how = f"run {lost['run']} ended as {lost['cause']!r}: {lost['error']}".rstrip(".")
+    return f"it may have killed its process{times} ({how})"
+
+
+def _suspects_ahead(job: Job, alias: str) -> str:
+    earlier = Q(run_at__lt=job.run_at) | Q(run_at=job.run_at, pk__lt=job.pk)
+    waiting = Job.objects.using(alias).filter(earlier, parked=Job.Parked.SUSPECT)[:AHEAD_LIMIT].count()
+    return (
+        "1 suspect is"
+        if waiting == 1
+        else f"{waiting if waiting < AHEAD_LIMIT else f'{AHEAD_LIMIT} or more'} suspects are"
+    )
+
+
 def _running(job: Any, now: datetime, alias: str) -> str:
     assert job.locked_by is not None
     assert job.locked_until is not None
     worker = Worker.objects.using(alias).filter(pk=job.locked_by.partition(":")[0]).first()
     where = f"on {worker}" if worker else "in a worker process that is gone or has not said it is there"
-    sentence = f"Runs for {_age(job.last_started_at, now)} {where} (run {job.token}){_asked_to_stop(job)}"
+    alone = "alone, as a suspect, " if job.suspect else ""
+    sentence = f"Runs {alone}for {_age(job.last_started_at, now)} {where} (run {job.token}){_asked_to_stop(job)}"
     if job.locked_until < now:
         return f"{sentence}; its lease ran out {_age(job.locked_until, now)} ago, and it goes back at the next sweep."
     if worker and now - worker.heartbeat_at > timedelta(seconds=2 * conf().heartbeat):
@@ -193,6 +216,8 @@ def _took(job: Job) -> str:
 
 
 def _why(job: Job) -> str:
+    if job.status == Job.Status.DEAD and job.suspect and job.last_error:
+        return job.last_error.split("\n")[0]  # what ended it, of which the history has one run
     last = job.history[-1] if job.history else None
     if last and last["run"] == job.token:
         return str(last["error"]) or "no reason given"

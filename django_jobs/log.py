@@ -52,6 +52,12 @@ def worker_ready(pid: int) -> None:
     say(logging.INFO, "Worker process %d is ready", pid)
 
 
+def runs_alone(pid: int, claimed: Claimed) -> None:
+    say(logging.INFO, "Process %d runs job %d %s alone: it may have killed its process", pid, claimed.id, claimed.type,
+        extra=_job(claimed),
+    )  # fmt: skip
+
+
 def worker_died(pid: int, how: str, jobs: int) -> None:
     say(logging.ERROR, "Worker process %d died: %s; %d jobs in its hands go back", pid, how, jobs)
 
@@ -228,6 +234,13 @@ def paused(kind: str, name: str, until: datetime | None, by: str, why: str) -> N
         [f" by {by}" if by else "", f" until {until.isoformat()}" if until else "", f": {why}" if why else ""]
     )
     say(logging.INFO, "The %s %s is paused%s", kind, name, said)
+
+
+def type_paused(name: str, ids: Sequence[int]) -> None:
+    say(logging.ERROR,
+        "The type %s is paused until a person resumes it: %d jobs of it were convicted within ten minutes (%s)",
+        name, len(ids), _jobs(ids),
+    )  # fmt: skip
 
 
 def resumed(kind: str, name: str) -> None:

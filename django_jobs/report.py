@@ -85,7 +85,9 @@ def _queues(alias: str) -> list[dict[str, Any]]:
             later=Count("id", filter=later),
             retries=Count("id", filter=Q(attempts__gt=0)),
         ),
-        jobs.parked().values("queue").annotate(n_parked=Count("id")),
+        jobs.parked().values("queue").annotate(
+            n_parked=Count("id"), suspects=Count("id", filter=Q(parked=Job.Parked.SUSPECT))
+        ),
         jobs.running().values("queue").annotate(running=Count("id")),
     ]  # fmt: skip
     for part in parts:
@@ -99,6 +101,7 @@ def _queues(alias: str) -> list[dict[str, Any]]:
             "later": row.get("later", 0),
             "retries": row.get("retries", 0),
             "parked": row.get("n_parked", 0),
+            "suspects": row.get("suspects", 0),
             "running": row.get("running", 0),
         }
         for queue, row in sorted(found.items())
@@ -137,7 +140,7 @@ def _unknown_types(alias: str) -> list[dict[str, Any]]:
     paused = Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.TYPE, name=OuterRef("type"))
     rows = (
         Job.objects.using(alias)
-        .filter(Q(parked=Job.Parked.TYPE) | Q(parked=Job.Parked.PAUSE) & ~Exists(paused))
+        .filter(Q(parked__in=[Job.Parked.TYPE, Job.Parked.SUSPECT]) | Q(parked=Job.Parked.PAUSE) & ~Exists(paused))
         .values("type", "queue")
         .annotate(jobs=Count("id"), oldest=Min("run_at"), clock=Min(Now(), output_field=DateTimeField()))
         .order_by("type", "queue")
@@ -222,6 +225,7 @@ def story(job: Job) -> dict[str, Any]:
         "timeout": job.timeout,
         "runs": job.token,
         "losses": job.losses,
+        "suspect": job.suspect,
         "locked_by": job.locked_by,
         "locked_until": _text(job.locked_until),
         "created_at": _text(job.created_at),

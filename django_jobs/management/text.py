@@ -30,8 +30,17 @@ def status(state: dict[str, Any]) -> list[str]:
     if state["cannot_be_written"]:
         lines.append(f"It cannot be written, so no job runs until it can: {state['cannot_be_written']}")
     lines.append("")
-    heads = ("queue", "due", "oldest due s", "later", "retries among these", "parked", "running")
-    names = ("queue", "due", "oldest_due_seconds", "later", "retries", "parked", "running")
+    heads = (
+        "queue",
+        "due",
+        "oldest due s",
+        "later",
+        "retries among these",
+        "parked",
+        "suspects among these",
+        "running",
+    )
+    names = ("queue", "due", "oldest_due_seconds", "later", "retries", "parked", "suspects", "running")
     rows = [[row[name] for name in names] for row in state["queues"]]
     lines += table(heads, rows) if rows else ["No job waits or runs."]
     limit = state["count_limit"]

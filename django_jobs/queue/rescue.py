@@ -15,6 +15,7 @@ from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import DEADLINE, LEASE_RAN_OUT
 from django_jobs.engines.values import Run, Settlement, released
 from django_jobs.models import Job
+from django_jobs.queue import convictions
 from django_jobs.queue.history import entry, late
 
 BATCH = 500
@@ -31,7 +32,7 @@ def lose(
     max_uncounted: int,
     delay: float | None = None,
 ) -> bool:
-    """Charge a loss to runs, each given with its seconds; a second witnessed death in a row ends a job as dead.
+    """Charge a loss to runs, each given with its seconds; the witnessed death of a suspect that ran alone convicts it.
 
     `delay`: seconds until they may run again, doubled with each loss in a row.
 
@@ -50,7 +51,10 @@ def lose(
         )
         for run, seconds in runs
     ]
-    return _settle_unlocked(engine, settlements, max_uncounted)
+    back = _settle_unlocked(engine, settlements, max_uncounted)
+    if witnessed:
+        convictions.review(engine, [run.id for run, _ in runs])
+    return back
 
 
 def cut(

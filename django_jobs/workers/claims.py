@@ -71,6 +71,11 @@ class Claimer:
         self.news = 0
 
     @property
+    def finished(self) -> bool:
+        """Whether this process is to claim nothing more, and to end."""
+        return self._limits.reached(self.claimed)
+
+    @property
     def idle(self) -> bool:
         """Whether a look found nothing due, and that is not over."""
         return time.monotonic() < self._idle_until
@@ -119,12 +124,12 @@ class Claimer:
     def _claim(self, wanted: int) -> bool:
         """Make a claim; return whether another one may bring more."""
         if self._is_turn_of_parked():
-            if self._assign(self._send(wanted, parked=True), wanted):
+            if self._assign(self._send(self._engine.claim_parked, wanted), wanted):
                 return True
             self._parked_waiting, self._parked_checked_at = False, time.monotonic()
         # Where there is nothing but types unknown here, they are parked by ever larger claims.
         limit = min(max(wanted, 2 * self._strangers), self._room())
-        return self._assign(self._send(limit, parked=False), wanted)
+        return self._assign(self._send(self._engine.claim, limit), wanted)
 
     def _is_turn_of_parked(self) -> bool:
         """Jobs that others parked take turns with the rest; when none are known, they are tried once a second."""
@@ -133,7 +138,7 @@ class Claimer:
         self._parked_turn = self._parked_waiting and not self._parked_turn
         return self._parked_turn
 
-    def _send(self, wanted: int, parked: bool) -> ClaimResult:
+    def _send(self, claim: Callable[[ClaimOrder], ClaimResult], wanted: int) -> ClaimResult:
         self._number += 1
         order = ClaimOrder(
             locked_by=f"{self._incarnation}:{self._number}",
@@ -144,7 +149,7 @@ class Claimer:
         )
         self._sent_at = time.monotonic()
         try:
-            return self._engine.claim_parked(order) if parked else self._engine.claim(order)
+            return claim(order)
         except DATABASE_ERRORS:
             # It may have been made, or may still be, although no answer came.
             self._unanswered[order.locked_by] = time.monotonic() + self._plan.settings.lease

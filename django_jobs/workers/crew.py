@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_jobs import log
+from django_jobs.conf import MOST_WORKERS
 from django_jobs.workers import posix
 from django_jobs.workers.channel import Channel
 from django_jobs.workers.doorbell import Doorbell
@@ -27,8 +28,12 @@ TEMPLATE_DIED = "the template process died"
 
 @dataclass(slots=True)
 class Post:
-    """One of the PROCESSES that are wanted, across those that fill it. One that is to be replaced has left its post."""
+    """One of the PROCESSES that are wanted, across those that fill it. One that is to be replaced has left its post.
 
+    A `solo` one is filled only while a suspect is to be run.
+    """
+
+    solo: bool = False
     place: Place | None = None
     start_after: float = 0.0
     quick_deaths: int = 0
@@ -48,10 +53,14 @@ class Post:
 
 @dataclass(slots=True)
 class Place:
-    """Where a worker process lives: a region of the seats, and a doorbell. There are more places than posts."""
+    """Where a worker process lives: a region of the seats, and a doorbell. There are more places than posts.
+
+    Those for solo processes are kept for them: neither kind waits for the other.
+    """
 
     index: int
     region: Region
+    solo: bool = False
     post: Post | None = None
     child: Child | None = None
     # Asked of the template and not answered: the incarnation to come.
@@ -85,8 +94,10 @@ class Crew:
         self._cut_at = 0.0
         self._gone: dict[str, int] = {}
         self.channel: Channel | None = None
-        self.places = [Place(index, region) for index, region in enumerate(seats.regions)]
+        ordinary = len(seats.regions) - seats.solo
+        self.places = [Place(index, region, index >= ordinary) for index, region in enumerate(seats.regions)]
         self._posts = [Post() for _ in range(plan.settings.processes)]
+        self._solo_posts = [Post(solo=True) for _ in range(plan.settings.solo_processes)]
         # How many runs were cut by us, or lost before their outcome was stored, after the grace.
         self.cut = 0
 
@@ -111,14 +122,15 @@ class Crew:
 
     @property
     def all_idle(self) -> bool:
-        """Whether every post is filled by an idle process, and none is being replaced."""
+        """Whether every post is filled by an idle process, none is being replaced, and no suspect is run."""
         idle = [place for place in self.places if place.child is not None and place.region.phase is Phase.IDLE]
-        return len(idle) == len(self._posts) and not any(place.draining_since for place in self.places)
+        others = any(place.draining_since or (place.solo and not place.is_free) for place in self.places)
+        return len(idle) == len(self._posts) and not others
 
     @property
     def has_room(self) -> bool:
         """Whether a process that is to be replaced need not end first."""
-        return any(place.is_free for place in self.places)
+        return any(place.is_free and not place.solo for place in self.places)
 
     def counters(self) -> dict[str, int]:
         """Return how many runs ended, by kind, since the start."""
@@ -151,13 +163,22 @@ class Crew:
                 self._bury(place, place.child, message["code"])
 
     def start_missing(self) -> None:
-        now = time.monotonic()
-        for post in self._posts:
-            if self.channel is None or post.place is not None or now < post.start_after:
+        self._fill(self._posts)
+
+    def start_solo(self, number: int) -> int:
+        """Start so many processes for a suspect each, or as many as may be now; return how many."""
+        return self._fill(self._solo_posts, number)
+
+    def _fill(self, posts: list[Post], most: int = MOST_WORKERS) -> int:
+        now, started = time.monotonic(), 0
+        for post in posts:
+            if self.channel is None or post.place is not None or now < post.start_after or started >= most:
                 continue
-            place = next((place for place in self.places if place.is_free), None)
+            place = next((place for place in self.places if place.is_free and place.solo == post.solo), None)
             if place is not None:
                 self._start(post, place, now)
+                started += 1
+        return started
 
     def _start(self, post: Post, place: Place, now: float) -> None:
         assert self.channel is not None
@@ -165,7 +186,7 @@ class Crew:
         place.starting = uuid.uuid4().hex
         place.started_at = now
         place.draining_since, place.killed_for, place.held = None, "", False
-        self.channel.send(index=place.index, incarnation=place.starting)
+        self.channel.send(index=place.index, incarnation=place.starting, solo=place.solo)
 
     def drain(self, place: Place) -> None:
         """Have a process end in order, and its post filled by another one at once."""

@@ -64,7 +64,7 @@ class Drainer:
         assert place.child is not None
         if place.region.phase is Phase.DRAINING:
             self._crew.drain(place)
-        elif late and (silent or self._crew.has_room or len(late) >= self._plan.settings.threads):
+        elif late and (silent or place.solo or self._crew.has_room or len(late) >= self._plan.settings.threads):
             log.process_drains(place.child.pid, [seat.job_id for seat in late], self._plan.settings.drain)
             self._crew.drain(place)
 

@@ -48,8 +48,17 @@ class _Duty:
 
 
 class Heart:
-    def __init__(self, engine: Engine, plan: Plan, pulse: Pulse, rescuer: Rescuer, outage: Outage) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        plan: Plan,
+        pulse: Pulse,
+        rescuer: Rescuer,
+        outage: Outage,
+        ring: Callable[[], None] = lambda: None,
+    ) -> None:
         self._engine = engine
+        self._ring = ring
         self._plan = plan
         self._settings = plan.settings
         self._pulse = pulse
@@ -58,9 +67,11 @@ class Heart:
         self._fitness = Fitness(plan.settings.lease, plan.settings.heartbeat)
         self._beating = _Duty("Sending heartbeats", self._beat)
         self._rescuing = _Duty("Taking back the jobs of dead worker processes", self._rescue)
+        self._suspecting = _Duty("Looking for suspects", self._look_for_suspects)
         self._looking = _Duty("Looking for due jobs", self._look, math.inf)
         # The heartbeat first: nothing that may take long or fail comes before it.
-        self._duties = [self._beating, self._rescuing, _Duty("Taking back lost jobs", self._reap), self._looking]
+        reaping = _Duty("Taking back lost jobs", self._reap)
+        self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking]
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
@@ -68,6 +79,8 @@ class Heart:
         self._question: object = None
         self._answer: tuple[object, bool] | None = None
         self._thread = threading.Thread()
+        # How many were due, and not claimed, at the last look: whoever starts a process for one counts it off.
+        self.suspects = 0
         self.ready = threading.Event()
         self.refused = ""
 
@@ -95,12 +108,14 @@ class Heart:
             self.start()
 
     def rescue(self, fallen: Fallen) -> None:
+        """Take back what a child that ended has left, and look for suspects then."""
         self._rescuer.add(fallen)
-        self._rescuing.asked = True
+        self.suspects = 0
+        self._rescuing.asked = self._suspecting.asked = True
         self._wake.set()
 
     def drained(self, question: object) -> bool:
-        """Tell whether a look made since this question was first put found no job due, parked for us or lost."""
+        """Tell whether a look made since this question was first put found no job due, parked for us, suspect or lost."""
         answer = self._answer
         if answer is not None and answer[0] == question:
             self._answer = None
@@ -198,6 +213,8 @@ class Heart:
             self._fitness.observe(cursor.fetchone()[0].timestamp(), time.monotonic())
 
     def _rescue(self) -> float:
+        # What could not be taken back at once may be a suspect when it can.
+        self._suspecting.asked |= self._rescuer.waiting
         self._rescuer.rescue()
         return RESCUE_SECONDS if self._rescuer.busy else math.inf
 
@@ -208,7 +225,9 @@ class Heart:
         elif self._fitness.fit(time.monotonic()):
             # Ours first: a row that somebody held for longer than a lease, and let go just now, is no lost run.
             self._pulse.beat()
-            if rescue.reap(self._engine, self._settings.max_uncounted) == rescue.BATCH:
+            number = rescue.reap(self._engine, self._settings.max_uncounted)
+            self._suspecting.asked |= number > 0
+            if number == rescue.BATCH:
                 return 0.0  # more, after the heartbeat if that is due
             silent = timedelta(seconds=SILENT_LEASES * self._settings.lease)
             WorkerRow.objects.using(self._engine.alias).filter(heartbeat_at__lt=Now() - silent).delete()
@@ -236,11 +255,25 @@ class Heart:
             witnessed=False,
             max_uncounted=self._settings.max_uncounted,
         )
+        self._suspecting.asked |= bool(lost)
         self._strays = seen
+
+    def _look_for_suspects(self) -> float:
+        """Find out how many suspects are to be run alone now, and when to look again."""
+        settings = self._settings
+        found = self._engine.suspects_due(self._plan.queues, self._plan.types, settings.solo_processes)
+        self.suspects = found.count(0.0)
+        if self.suspects:
+            self._ring()
+        # A look for those that wait for a free process is made when one has ended.
+        later = [seconds for seconds in found if seconds > 0]
+        return min([*later, settings.heartbeat * random.uniform(0.7, 1.0)])
 
     def _look(self) -> float:
         question = self._question
         found = self._engine.look(self._plan.queues, self._plan.types)
+        suspects = self._engine.suspects_due(self._plan.queues, self._plan.types, 1)
         due = found.due_in == 0 or found.parked or self._engine.expired_exist() or self._rescuer.waiting
+        due = due or 0.0 in suspects
         self._answer = (question, not due)
         return math.inf

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django_jobs.conf import Conf
 
@@ -22,6 +22,14 @@ class Plan:
     burst: bool
     schedule: bool = True
     patience: float = field(default_factory=lambda: PATIENCE)
+
+    def of_process(self, solo: bool) -> Plan:
+        """Return what is to be done in one worker process: all that many of them share, or one suspect alone."""
+        if solo:
+            settings = replace(self.settings, threads=1, max_jobs_per_process=None, max_process_memory=None)
+        else:
+            settings = replace(self.settings, solo_memory=None)
+        return replace(self, settings=settings)
 
     @property
     def late_after(self) -> float:

@@ -18,7 +18,14 @@ from django_jobs import payload, registry
 from django_jobs.conf import Conf
 from django_jobs.context import Context, current
 from django_jobs.engines.base import Engine
-from django_jobs.engines.causes import CONNECTION_BROKE, DATABASE_AWAY, DEADLINE, OUTCOME_LOST, STOPPED
+from django_jobs.engines.causes import (
+    CONNECTION_BROKE,
+    DATABASE_AWAY,
+    DEADLINE,
+    OUT_OF_MEMORY,
+    OUTCOME_LOST,
+    STOPPED,
+)
 from django_jobs.engines.idle import may_be_dead
 from django_jobs.engines.values import Claimed, Counts, Done, Run, Settlement, released
 from django_jobs.exceptions import AtomicBroken, InvalidJobType, JobsError
@@ -39,6 +46,7 @@ from django_jobs.workers.connections import watch as watch_connections
 from django_jobs.workers.coroutines import run_async
 from django_jobs.workers.deadlines import Watch
 from django_jobs.workers.errors import chain, describe, full_text
+from django_jobs.workers.memory import limited, too_little
 from django_jobs.workers.watchdog import NoAnswer, guarded
 
 # Seconds before a job that was lost with its database or connection is tried again.
@@ -94,12 +102,15 @@ class Runner:
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
     ) -> tuple[Done | Settlement, bool]:
         """Call the function; return how the run ended, and whether by an error."""
-        called = watch.call(lambda: _call(job_type, claimed, context, watch))
+        with limited(self._settings.solo_memory):
+            called = watch.call(lambda: _call(job_type, claimed, context, watch))
         error, called.error = called.error, None
         if error is None:
             return self._returned(claimed, job_type, called.value, started), False
         if isinstance(error, Outcome):
             return self._raised(claimed, job_type, error, started), False
+        if self._settings.solo_memory is not None and isinstance(error, MemoryError):
+            return self._settled(claimed, "dead", "loss", OUT_OF_MEMORY, error, started), True
         return self._failed(claimed, job_type, error, started, watch), True
 
     def _called_atomically(
@@ -264,6 +275,8 @@ class Runner:
         text = short if isinstance(error, Outcome) else full_text(error)
         if cause == DEADLINE:
             short, text = (f"{late(claimed.timeout)}: {said}" for said in (short, text))
+        elif cause == OUT_OF_MEMORY and self._settings.solo_memory is not None:
+            short, text = too_little(self._settings.solo_memory), f"{too_little(self._settings.solo_memory)}\n{text}"
         return Settlement(
             run=claimed.run,
             status=status,

@@ -184,9 +184,14 @@ class Region:
 
 
 class SeatMap:
-    """The whole mapping: signs of life of the supervisor and the template, and the regions of worker processes."""
+    """The whole mapping: signs of life of the supervisor and the template, and the regions of worker processes.
 
-    def __init__(self, regions: int) -> None:
+    The last `solo` of them are for processes that run a suspect.
+    """
+
+    def __init__(self, regions: int, solo: int = 0) -> None:
+        regions += solo
+        self.solo = solo
         self._memory = mmap.mmap(-1, Region.SIZE * regions + mmap.PAGESIZE)
         self._heartbeat_at = Region.SIZE * regions
         self._template_tick_at = self._heartbeat_at + _DOUBLE.size

@@ -33,8 +33,8 @@ from django_jobs.workers.scheduler import Scheduler
 from django_jobs.workers.seats import SeatMap, State
 
 TICK_SECONDS = 0.5
-# Regions of the seats, and doorbells, for processes that are being replaced: two for each that is wanted, and so many at
-# most, since each costs file descriptors.
+# Regions of the seats, and doorbells, for processes that are being replaced: two for each that is wanted, one for a solo
+# one, and so many at most, since each costs file descriptors.
 MOST_SPARE = 32
 SUMMARY_SECONDS = 1.0
 # With the database cut off, what is left to write is given up then: the whole stop takes the grace and five seconds.
@@ -48,15 +48,15 @@ class Supervisor:
         self._plan = plan
         self._settings = plan.settings
         self._engine = engine(plan.alias)
-        processes = plan.settings.processes
-        self._seats = SeatMap(processes + min(2 * processes, MOST_SPARE))
+        processes, solo = plan.settings.processes, plan.settings.solo_processes
+        self._seats = SeatMap(processes + min(2 * processes, MOST_SPARE), solo + min(solo, MOST_SPARE))
         self._bell = Doorbell()
         self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
         self._drainer = Drainer(plan, self._crew)
         pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living)
         rescuer = Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff)
         outage = Outage("supervisor", plan.settings.lease)
-        self._heart = Heart(self._engine, plan, pulse, rescuer, outage)
+        self._heart = Heart(self._engine, plan, pulse, rescuer, outage, self._bell.ring)
         self._scheduler = Scheduler(self._engine, plan.settings, outage) if plan.schedule else None
         self._refusal = ""
         self._signals: list[int] = []
@@ -136,6 +136,7 @@ class Supervisor:
                 self._revive_scheduler()
                 self._drainer.look(self._awake_since, self._heart.cut_off)
                 self._crew.start_missing()
+                self._heart.suspects -= self._crew.start_solo(self._heart.suspects)
                 self._replace_hanging()
                 self._stop_when_drained()
             self._summarise()

@@ -23,6 +23,7 @@ from django_jobs.workers.connections import configure_connections
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, SeatMap
+from django_jobs.workers.solo import SoloWorker
 from django_jobs.workers.worker import Worker
 
 TICK_SECONDS = 1.0
@@ -103,7 +104,7 @@ class _Template:
                 self._outlive_supervisor()
                 return
             for message in messages:
-                self._spawn(message["index"], message["incarnation"])
+                self._spawn(message["index"], message["incarnation"], message["solo"])
 
     def _drain_wakeups(self) -> None:
         try:
@@ -112,7 +113,7 @@ class _Template:
         except BlockingIOError:
             pass
 
-    def _spawn(self, index: int, incarnation: str) -> None:
+    def _spawn(self, index: int, incarnation: str, solo: bool) -> None:
         template = os.getpid()
         try:
             pid = os.fork()
@@ -122,21 +123,23 @@ class _Template:
             return
         if not pid:
             self._channel.close()
-            _run_forked(lambda: self._work(index, incarnation, template))
+            _run_forked(lambda: self._work(index, incarnation, template, solo))
         self._children[pid] = index
         self._channel.send(event="started", index=index, pid=pid)
 
-    def _work(self, index: int, incarnation: str, template: int) -> None:
+    def _work(self, index: int, incarnation: str, template: int, solo: bool) -> None:
         # Whoever forks us watches us: without it nobody would see that this process outlives its leases.
         posix.die_with(template)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.register_at_fork(after_in_child=_reset_signals)
-        configure_connections("worker", self._plan.settings.lease)
+        if solo:
+            posix.be_killed_first()
+        configure_connections("solo" if solo else "worker", self._plan.settings.lease)
         region = self._seats.regions[index]
+        kind = SoloWorker if solo else Worker
+        plan = self._plan.of_process(solo)
         try:
-            Worker(
-                engine(self._plan.alias), self._plan, incarnation, self._seats, index, self._doorbells[index], template
-            ).run()
+            kind(engine(plan.alias), plan, incarnation, self._seats, index, self._doorbells[index], template).run()
         except BaseException:
             region.set_phase(Phase.FAILED)
             raise

@@ -39,6 +39,8 @@ WAITED_SECONDS = 5.0
 class Worker:
     """The loop of a worker process whose parent is `parent`, in region `index` of the seats."""
 
+    _claims: type[Claimer] = Claimer
+
     def __init__(
         self, engine: Engine, plan: Plan, incarnation: str, seats: SeatMap, index: int, doorbell: Doorbell, parent: int
     ) -> None:
@@ -70,9 +72,9 @@ class Worker:
         self._executor = Executor(
             engine, settings, region, self._writer, self._pace, label, doorbell.ring, plan.patience
         )
-        self._limits = Limits(settings)
-        self._claimer = Claimer(
-            engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back, self._limits
+        limits = Limits(settings)
+        self._claimer = self._claims(
+            engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back, limits
         )
         self._bided = 0
         self._raw: object = None
@@ -98,7 +100,7 @@ class Worker:
         self._stop()
 
     def _must_stop(self) -> bool:
-        return self._is_told_to_end() or self._limits.reached(self._claimer.claimed)
+        return self._is_told_to_end() or self._claimer.finished
 
     def _is_told_to_end(self) -> bool:
         return self._region.stop_asked or self._region.drain_asked or os.getppid() != self._parent
@@ -113,8 +115,11 @@ class Worker:
             except DATABASE_ERRORS as error:
                 self._doorbell.wait(self._after_error(error))
             else:
-                log.worker_ready(os.getpid())
+                self._say_ready()
                 return
+
+    def _say_ready(self) -> None:
+        log.worker_ready(os.getpid())
 
     def _step(self) -> float:
         self._give_back_what_waits()

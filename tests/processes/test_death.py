@@ -7,8 +7,8 @@ import signal
 from itertools import pairwise
 from pathlib import Path
 
-from tests.app.jobs import die, leave_effect, nothing, wait_for_file
-from tests.app.process_jobs import die_by_exit, start_subprocess
+from tests.app.jobs import leave_effect, nothing, wait_for_file
+from tests.app.process_jobs import start_subprocess
 from tests.harness import Tree, wait_for
 from tests.processes.common import (
     LEASE_2,
@@ -34,7 +34,8 @@ def test_jobs_of_a_killed_process_run_again_within_two_seconds_and_those_of_othe
     path = tmp_path / "go"
     jobs = [wait_for_file.enqueue(str(number), str(path)) for number in range(3)]
     jobs.append(start_subprocess.enqueue("3", str(path)))
-    workers = tree.start("--processes", "2", "--threads", "2")
+    # What ran in a process that died is run alone, by as many as are allowed.
+    workers = tree.start("--processes", "2", "--threads", "2", settings={"SOLO_PROCESSES": 2})
     pids = {job: wait_for_effect(tree, f"{number}:start") for number, job in enumerate(jobs[:3])}
     subprocess = wait_for_effect(tree, "3:start")
     (own,) = [pid for pid in workers.worker_pids() if subprocess in _children(pid)]
@@ -96,32 +97,6 @@ def test_a_file_has_one_tree_and_the_next_takes_up_what_a_killed_one_left(tree: 
     tree.wait_for_status(job, "done")
     assert (state(job), ends(job)) == (("done", 0, 0, 2), [(1, "lease ran out")])
     assert third.stop() == 0
-
-
-def test_killers_are_dead_after_two_processes_and_innocents_are_done(tree: Tree) -> None:
-    killers = [die.enqueue("9", 9), die.enqueue("11", 11), die_by_exit.enqueue("exit", 3)]
-    innocents = [leave_effect.enqueue(f"innocent {number}") for number in range(50)]
-    workers = tree.start("--processes", "2", "--threads", "1")
-    for job in innocents:
-        tree.wait_for_status(job, "done")
-    for job in killers:
-        tree.wait_for_status(job, "dead")
-        assert (job.attempts, job.losses) == (0, 2)
-        # A claim may have been given back between them: one made ahead, by a process that another killer ended.
-        assert [cause for _, cause in ends(job)] == ["died", "died"]
-    assert [job.last_error for job in killers] == [
-        "The worker process died: signal 9 (SIGKILL).",
-        "The worker process died: signal 11 (SIGSEGV).",
-        "The worker process died: exit code 3.",
-    ]
-    assert {(job.attempts, job.losses) for job in tree.jobs(type=leave_effect.name)} == {(0, 0)}
-    assert len({key for key, _ in effects(tree, key__startswith="innocent")}) == 50
-    assert (
-        len(lines(workers, " jobs in its hands "))
-        == len(effects(tree, key__in=["9", "11", "exit"]))
-        == 2 * len(killers)
-    )
-    assert workers.stop() == 0
 
 
 @on_postgresql

@@ -28,7 +28,7 @@ class FakeChannel:
     def __init__(self) -> None:
         self.sent: list[int] = []
 
-    def send(self, index: int, incarnation: str) -> None:
+    def send(self, index: int, incarnation: str, solo: bool) -> None:
         self.sent.append(index)
 
 

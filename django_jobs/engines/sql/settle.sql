@@ -24,6 +24,7 @@ WITH ended AS MATERIALIZED (
                  AND (job.losses + 1 >= %(max_uncounted)s
                       OR (ended.witnessed AND job.suspect AND job.losses > 0))
                 THEN 'dead' ELSE ended.status END AS status,
+           ended.counts = 'loss' AND ended.witnessed AND job.suspect AND job.losses > 0 AS convicted,
            CASE ended.counts
                 WHEN 'loss' THEN job.suspect OR ended.witnessed OR (ended.suspicious AND job.losses > 0)
                                  OR job.losses + 1 >= %(max_uncounted)s - 3
@@ -43,6 +44,8 @@ UPDATE django_jobs_job job
        parked = CASE WHEN decided.suspect AND decided.status = 'ready' THEN 'suspect' END,
        last_error = CASE WHEN decided.counts = 'loss' AND job.losses + 1 >= %(max_uncounted)s
                          THEN format('Lost %%s times in a row, never seen to end. %%s', job.losses + 1, decided.error)
+                         WHEN decided.convicted
+                         THEN format('%%s It ran alone, and was lost %%s times in a row.', decided.error, job.losses + 1)
                          ELSE COALESCE(decided.error, job.last_error) END,
        history = CASE WHEN decided.entry IS NULL THEN job.history
                       ELSE (CASE WHEN jsonb_array_length(job.history) >= 10 THEN job.history - 1 ELSE job.history END)
