@@ -26,10 +26,13 @@ from django_jobs.workers.link import Link, missing_tables
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
+from django_jobs.workers.retention import BATCH as PURGED_AT_ONCE
+from django_jobs.workers.retention import purge
 from django_jobs.workers.watchdog import watchdog
 
 RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
+PURGE_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
@@ -61,6 +64,7 @@ class Heart:
         self._looking = _Duty("Looking for due jobs", self._look, math.inf)
         # The heartbeat first: nothing that may take long or fail comes before it.
         self._duties = [self._beating, self._rescuing, _Duty("Taking back lost jobs", self._reap), self._looking]
+        self._duties.append(_Duty("Deleting old effects", self._purge))
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
@@ -237,6 +241,10 @@ class Heart:
             max_uncounted=self._settings.max_uncounted,
         )
         self._strays = seen
+
+    def _purge(self) -> float:
+        more = purge(self._engine) == PURGED_AT_ONCE
+        return 0.0 if more else PURGE_SECONDS * random.uniform(0.9, 1.1)
 
     def _look(self) -> float:
         question = self._question
