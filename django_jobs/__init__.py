@@ -4,9 +4,11 @@ from django_jobs.backoff import Backoff
 from django_jobs.calls import Call
 from django_jobs.context import Context
 from django_jobs.decorators import JobFunction, job
+from django_jobs.effects import Once, OutsideCall, once, outside
 from django_jobs.exceptions import (
     AtomicBroken,
     DeadlinePassed,
+    EffectTimeout,
     EnqueueTimeout,
     IdempotencyConflict,
     InvalidJob,
@@ -29,6 +31,7 @@ __all__ = [
     "Cancel",
     "Context",
     "DeadlinePassed",
+    "EffectTimeout",
     "EnqueueTimeout",
     "Fail",
     "IdempotencyConflict",
@@ -37,11 +40,15 @@ __all__ = [
     "JobDoesNotExist",
     "JobFunction",
     "JobsError",
+    "Once",
+    "OutsideCall",
     "Retry",
     "Snooze",
     "StateConflict",
     "WaitTimeout",
     "job",
+    "once",
+    "outside",
     "pause",
     "resume",
     "schedule",

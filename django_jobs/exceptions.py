@@ -50,6 +50,17 @@ class EnqueueTimeout(JobsError):
         )
 
 
+class EffectTimeout(EnqueueTimeout):
+    """Another transaction held the same key of `once` for longer than ENQUEUE_TIMEOUT."""
+
+    def __init__(self, key: str, seconds: float) -> None:
+        JobsError.__init__(
+            self,
+            f"Another transaction holds the key {key!r} of once() and did not end within {seconds:g} s (ENQUEUE_TIMEOUT). "
+            "Nothing was written; try again when that transaction is over.",
+        )
+
+
 class IdempotencyConflict(JobsError):
     """The idempotency key belongs to a job of another type or with other arguments."""
 

@@ -96,6 +96,11 @@ class Engine(ABC):
         """Insert unless the key is taken, then None. Raise EnqueueTimeout when its holder does not end in time."""
 
     @abstractmethod
+    def waiting_for(self, key: str) -> AbstractContextManager[None]:
+        """Bound how long what is done waits for another transaction, by ENQUEUE_TIMEOUT; then raise EnqueueTimeout. Use it
+        in a transaction, or savepoint, that ends with that error."""
+
+    @abstractmethod
     def holder(self, key: str) -> Job | None:
         """Return the job that has a key. One that frees it when it is claimed cannot be claimed until the caller's
         transaction ends: its run must see what the caller wrote. Raise EnqueueTimeout when that cannot be had in time."""

@@ -37,8 +37,14 @@ def close_if_unusable(connection: BaseDatabaseWrapper) -> None:
         connection.close()
 
 
-def in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Tell whether a transaction is open, also by a raw BEGIN, which leaves Django's flags as they were."""
+def in_transaction(connection: BaseDatabaseWrapper, of_test_case: bool = True) -> bool:
+    """Tell whether a transaction is open, also by a raw BEGIN, which leaves Django's flags as they were.
+
+    That of a TestCase, in which the code under test is not aware of it, counts or does not, as with Django's `durable`.
+    """
+    blocks: Any = connection.atomic_blocks
+    if not of_test_case and blocks and blocks[-1]._from_testcase:
+        return False
     if connection.in_atomic_block or not connection.autocommit:
         return True
     raw: Any = connection.connection

@@ -67,6 +67,11 @@ class PostgreSQLStoring(Engine):
         return found
 
     @contextmanager
+    def waiting_for(self, key: str) -> Iterator[None]:
+        with self._bounded(key), self._lock_timeout():
+            yield
+
+    @contextmanager
     def _bounded(self, key: str | None) -> Iterator[None]:
         try:
             yield

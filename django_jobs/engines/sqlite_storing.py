@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -72,6 +72,9 @@ class SQLiteStoring(Engine):
         where, parameters = one_of("idempotency_key", tuple(keys))
         sql = f"SELECT {', '.join(HOLDER_FIELDS)} FROM django_jobs_job WHERE idempotency_key IS NOT NULL AND {where}"
         return {str(job.idempotency_key): job for job in Job.objects.using(self.alias).raw(sql, parameters)}
+
+    def waiting_for(self, key: str) -> AbstractContextManager[None]:
+        return self._bounded(key)
 
     @contextmanager
     def _bounded(self, key: str | None) -> Iterator[None]:

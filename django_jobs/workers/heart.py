@@ -26,10 +26,13 @@ from django_jobs.workers.link import Link, missing_tables
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
+from django_jobs.workers.retention import BATCH as PURGED_AT_ONCE
+from django_jobs.workers.retention import purge
 from django_jobs.workers.watchdog import watchdog
 
 RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
+PURGE_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class Heart:
         # The heartbeat first: nothing that may take long or fail comes before it.
         reaping = _Duty("Taking back lost jobs", self._reap)
         self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking]
+        self._duties.append(_Duty("Deleting old effects", self._purge))
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
@@ -268,6 +272,10 @@ class Heart:
         # A look for those that wait for a free process is made when one has ended.
         later = [seconds for seconds in found if seconds > 0]
         return min([*later, settings.heartbeat * random.uniform(0.7, 1.0)])
+
+    def _purge(self) -> float:
+        more = purge(self._engine) == PURGED_AT_ONCE
+        return 0.0 if more else PURGE_SECONDS * random.uniform(0.9, 1.1)
 
     def _look(self) -> float:
         question = self._question
