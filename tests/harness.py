@@ -34,6 +34,14 @@ def wait_for(condition: Callable[[], T], timeout: float = 30.0, what: str = "") 
         time.sleep(0.02)
 
 
+def wrong_clock(skew: str) -> dict[str, str]:
+    """Return the environment of a process whose clock is off by so much, as "+2h", and its monotonic clock is not."""
+    library = subprocess.run(
+        ["faketime", "-f", skew, "printenv", "LD_PRELOAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    return {"LD_PRELOAD": library, "FAKETIME": skew, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
 class Command:
     """One process of a command that runs until it is stopped, and those that it starts."""
 
@@ -174,6 +182,10 @@ class Tree:
             "DJANGO_JOBS_TEST_DATABASES": json.dumps({"default": database}),
             "DJANGO_JOBS_TEST_SETTINGS": json.dumps(settings),
         }
+
+    def forget(self, ended: Command) -> None:
+        """Leave out at the end one whose processes are all gone: others may have their numbers by then."""
+        self._started.remove(ended)
 
     def end_all(self) -> None:
         for found in self._started:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import time
 from typing import Any
 
 import django
@@ -58,5 +60,8 @@ DATABASE_ROUTERS = ["tests.router.JobsRouter"]
 DJANGO_JOBS: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_SETTINGS", "{}"))
 if "DJANGO_JOBS_TEST_PATIENCE" in os.environ:
     plan.PATIENCE = float(os.environ["DJANGO_JOBS_TEST_PATIENCE"])
+if "FAKETIME" in os.environ:
+    # Python sleeps until a moment of the monotonic clock, which libfaketime takes for one of the clock that it fakes.
+    time.sleep = lambda seconds: select.select([], [], [], seconds) and None
 if django.VERSION >= (6, 1):
     MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}

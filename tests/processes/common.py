@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ with_tables = pytest.mark.django_db(transaction=True, databases="__all__", avail
 with_processes = [pytest.mark.process, with_tables]
 on_postgresql = pytest.mark.parametrize("vendor", ["postgresql"], indirect=True)
 on_sqlite = pytest.mark.parametrize("vendor", ["sqlite"], indirect=True)
+needs_faketime = pytest.mark.skipif(
+    shutil.which("faketime") is None and "REQUIRE_FAKETIME" not in os.environ,
+    reason="faketime is not installed; REQUIRE_FAKETIME=1 makes this a failure",
+)
 
 # For tests that wait until a lease runs out.
 LEASE_2 = {"LEASE": 2, "HEARTBEAT": 0.6}

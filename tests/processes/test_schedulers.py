@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
-import subprocess
 import time
 import zoneinfo
 from collections import Counter
@@ -23,8 +21,8 @@ from django_jobs.engines import engine as engine_of
 from django_jobs.models import Job, Schedule, ScheduleState
 from tests.app.jobs import nothing
 from tests.engines.common import clock
-from tests.harness import RunScheduler, Tree, wait_for
-from tests.processes.common import on_postgresql, with_tables
+from tests.harness import RunScheduler, Tree, wait_for, wrong_clock
+from tests.processes.common import needs_faketime, on_postgresql, with_tables
 from tests.schedules.zone_files import ZONE, hosts
 
 pytestmark = pytest.mark.process
@@ -104,19 +102,12 @@ def test_a_slot_has_one_job_though_schedulers_are_killed_and_frozen_and_jobs_del
 
 
 def skewed(tree: Tree, skew: str) -> RunScheduler:
-    """Start a scheduler on whose host the clock is wrong, and its monotonic clock is not."""
-    library = subprocess.run(
-        ["faketime", "-f", skew, "printenv", "LD_PRELOAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    return tree.start_scheduler(env={"LD_PRELOAD": library, "FAKETIME": skew, "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+    return tree.start_scheduler(env=wrong_clock(skew))
 
 
 @with_tables
 @on_postgresql
-@pytest.mark.skipif(
-    shutil.which("faketime") is None and "REQUIRE_FAKETIME" not in os.environ,
-    reason="faketime is not installed; REQUIRE_FAKETIME=1 makes this a failure",
-)
+@needs_faketime
 @pytest.mark.parametrize("skew", ["+2h", "-2h"])
 def test_the_clock_of_the_schedulers_host_has_no_say(tree: Tree, witness: None, skew: str) -> None:
     make(tree)

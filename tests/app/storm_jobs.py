@@ -1,0 +1,65 @@
+"""Jobs for storms: each leaves its effects in a plain table, where one that took place twice is there twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+from django.db import transaction
+
+from django_jobs import Context, job, once
+from tests import router
+from tests.app.models import Effect
+
+
+def effect(key: str, run: int) -> None:
+    Effect.objects.using(router.jobs_alias).create(key=key, run=run, pid=os.getpid())
+
+
+def work() -> None:
+    """Take a while, so that a fault may come in the middle."""
+    time.sleep(random.uniform(0.0, 0.05))
+
+
+def fail_at_first(context: Context, number: int) -> None:
+    """Raise in the first attempt of every tenth job."""
+    if number % 10 == 3 and context.attempt == 1:
+        raise RuntimeError("the first attempt fails")
+
+
+@job(atomic=True, takes_context=True)
+def pay(context: Context, number: int) -> None:
+    """Have an effect and enqueue a follow-up, both exactly once."""
+    work()
+    effect(f"pay:{number}", context.run)
+    send_receipt.enqueue(number)
+    work()
+    fail_at_first(context, number)
+
+
+@job(takes_context=True)
+def send_receipt(context: Context, number: int) -> None:
+    work()
+    effect(f"send_receipt:{number}", context.run)
+
+
+@job(takes_context=True)
+def book(context: Context, number: int) -> None:
+    """Have an effect exactly once by its key, in a job that is not atomic."""
+    with transaction.atomic(using=router.jobs_alias):
+        with once(f"book:{number}") as first:
+            if first:
+                effect(f"book:{number}", context.run)
+        work()
+    work()
+    fail_at_first(context, number)
+
+
+@job(takes_context=True)
+def remind(context: Context, number: int) -> None:
+    """Have an effect at least once."""
+    work()
+    effect(f"remind:{number}", context.run)
+    work()
+    fail_at_first(context, number)

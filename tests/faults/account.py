@@ -1,0 +1,85 @@
+"""What became of the jobs of a storm, counted in plain SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connections
+
+from tests.app.storm_jobs import book, pay, remind, send_receipt
+
+LOSSES = ("died", "lease ran out", "database away", "connection broke", "worker failed", "outcome lost")
+# Whose effects are to be there exactly once.
+EXACT = (pay, book)
+
+_STORED = "SELECT type, count(*), count(*) FILTER (WHERE status = 'done') FROM django_jobs_job GROUP BY type"
+_RUNS = "SELECT COALESCE(sum(token), 0)::bigint FROM django_jobs_job"
+# Each was a run that had started and neither returned nor raised; another came after it.
+_REPEATS = """
+    SELECT line ->> 'cause', count(*) FROM django_jobs_job job, jsonb_array_elements(job.history) AS line
+     WHERE line ->> 'cause' = ANY (%s) AND (line ->> 'run')::bigint < job.token GROUP BY 1 ORDER BY 1"""
+_EFFECTS = "SELECT split_part(key, ':', 1), count(*), count(DISTINCT key) FROM app_effect GROUP BY 1"
+# Enqueues that returned, and whose job is not done.
+_MISSING = """
+    SELECT count(*) FROM unnest(%s::bigint[]) AS given(id)
+     WHERE NOT EXISTS (SELECT 1 FROM django_jobs_job job WHERE job.id = given.id AND job.status = 'done')"""
+# Jobs that are done and left no effect.
+_WITHOUT = """
+    SELECT count(*) FROM django_jobs_job job WHERE status = 'done' AND NOT EXISTS (
+        SELECT 1 FROM app_effect effect
+         WHERE key = concat(reverse(split_part(reverse(job.type), '.', 1)), ':', job.payload -> 'args' ->> 0))"""
+# Numbers with more than one job of a type.
+_TWICE = """
+    SELECT COALESCE(sum(jobs - 1), 0)::bigint FROM (
+        SELECT count(*) AS jobs FROM django_jobs_job GROUP BY type, payload -> 'args' ->> 0) AS counted"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    jobs: int
+    done: int
+    runs: int
+    repeats: dict[str, int]
+    effects: int
+    lost: int
+    doubled: int
+
+    @classmethod
+    def of(cls, alias: str, stored: list[int]) -> Account:
+        """Count; `stored` are the ids of the jobs whose enqueue returned."""
+        jobs = {row[0]: row for row in _ask(alias, _STORED)}
+        kinds = {row[0]: row for row in _ask(alias, _EFFECTS)}
+        count, done = sum(row[1] for row in jobs.values()), sum(row[2] for row in jobs.values())
+        exact = [kinds.get(_short(job.name), ("", 0, 0)) for job in EXACT]
+        paid, receipts = (jobs.get(job.name, ("", 0, 0))[1] for job in (pay, send_receipt))
+        return cls(
+            jobs=count,
+            done=done,
+            runs=_ask(alias, _RUNS)[0][0],
+            repeats=dict(_ask(alias, _REPEATS, list(LOSSES))),
+            effects=sum(row[1] for row in kinds.values()),
+            lost=(count - done)
+            + _ask(alias, _MISSING, stored)[0][0]
+            + _ask(alias, _WITHOUT)[0][0]
+            + max(paid - receipts, 0),
+            doubled=sum(row[1] - row[2] for row in exact) + _ask(alias, _TWICE)[0][0] + max(receipts - paid, 0),
+        )
+
+    @property
+    def at_least_once(self) -> int:
+        """How many more than one a job were left by those that promise no more than that."""
+        return self.effects - self.done
+
+
+def _short(name: str) -> str:
+    return name.rsplit(".", 1)[1]
+
+
+def _ask(alias: str, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    with connections[alias].cursor() as cursor:
+        cursor.execute(statement, parameters or None)
+        return list(cursor.fetchall())
+
+
+__all__ = ["Account", "remind"]
