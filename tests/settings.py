@@ -62,6 +62,6 @@ if "DJANGO_JOBS_TEST_PATIENCE" in os.environ:
     plan.PATIENCE = float(os.environ["DJANGO_JOBS_TEST_PATIENCE"])
 if "FAKETIME" in os.environ:
     # Python sleeps until a moment of the monotonic clock, which libfaketime takes for one of the clock that it fakes.
-    time.sleep = lambda seconds: select.select([], [], [], seconds) and None
+    time.sleep = lambda seconds: select.select([], [], [], float(seconds)) and None
 if django.VERSION >= (6, 1):
     MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}

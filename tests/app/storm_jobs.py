@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import time
+from pathlib import Path
 
 from django.db import transaction
 
 from django_jobs import Context, job, once
 from tests import router
 from tests.app.models import Effect
+from tests.app.process_jobs import wait_for_path
 
 
 def effect(key: str, run: int) -> None:
@@ -63,3 +65,13 @@ def remind(context: Context, number: int) -> None:
     effect(f"remind:{number}", context.run)
     work()
     fail_at_first(context, number)
+
+
+@job(atomic=True, takes_context=True)
+def hold_row(context: Context, key: str, directory: str) -> None:
+    """Lock the row "<key>" and leave "<key>:end", both in the run's transaction, and wait for <directory>/go.<run>."""
+    Effect.objects.using(router.jobs_alias).filter(key=key).update(run=context.run)
+    effect(f"{key}:end", context.run)
+    path = Path(directory)
+    (path / f"started.{context.run}").touch()
+    wait_for_path(path / f"go.{context.run}")

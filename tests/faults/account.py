@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections
 
-from tests.app.storm_jobs import book, pay, remind, send_receipt
+from tests.app.storm_jobs import book, pay, send_receipt
 
 LOSSES = ("died", "lease ran out", "database away", "connection broke", "worker failed", "outcome lost")
 # Whose effects are to be there exactly once.
@@ -20,10 +20,17 @@ _REPEATS = """
     SELECT line ->> 'cause', count(*) FROM django_jobs_job job, jsonb_array_elements(job.history) AS line
      WHERE line ->> 'cause' = ANY (%s) AND (line ->> 'run')::bigint < job.token GROUP BY 1 ORDER BY 1"""
 _EFFECTS = "SELECT split_part(key, ':', 1), count(*), count(DISTINCT key) FROM app_effect GROUP BY 1"
-# Enqueues that returned, and whose job is not done.
+# Jobs that are stored, or whose enqueue returned, and that are not done.
 _MISSING = """
-    SELECT count(*) FROM unnest(%s::bigint[]) AS given(id)
+    SELECT count(*) FROM (SELECT unnest(%s::bigint[]) AS id UNION SELECT id FROM django_jobs_job) AS given
      WHERE NOT EXISTS (SELECT 1 FROM django_jobs_job job WHERE job.id = given.id AND job.status = 'done')"""
+_UNDONE = """
+    SELECT id, type, status, parked, (run_at - clock_timestamp())::text AS due_in, attempts, losses, token, locked_by,
+           (locked_until - clock_timestamp())::text AS lease_left, last_started_at::text, history
+      FROM django_jobs_job WHERE status <> 'done' ORDER BY id LIMIT 5"""
+_BUSY = """
+    SELECT pid, application_name, state, (clock_timestamp() - xact_start)::text AS since, query
+      FROM pg_stat_activity WHERE state <> 'idle' AND pid <> pg_backend_pid()"""
 # Jobs that are done and left no effect.
 _WITHOUT = """
     SELECT count(*) FROM django_jobs_job job WHERE status = 'done' AND NOT EXISTS (
@@ -59,10 +66,7 @@ class Account:
             runs=_ask(alias, _RUNS)[0][0],
             repeats=dict(_ask(alias, _REPEATS, list(LOSSES))),
             effects=sum(row[1] for row in kinds.values()),
-            lost=(count - done)
-            + _ask(alias, _MISSING, stored)[0][0]
-            + _ask(alias, _WITHOUT)[0][0]
-            + max(paid - receipts, 0),
+            lost=_ask(alias, _MISSING, stored)[0][0] + _ask(alias, _WITHOUT)[0][0] + max(paid - receipts, 0),
             doubled=sum(row[1] - row[2] for row in exact) + _ask(alias, _TWICE)[0][0] + max(receipts - paid, 0),
         )
 
@@ -70,6 +74,12 @@ class Account:
     def at_least_once(self) -> int:
         """How many more than one a job were left by those that promise no more than that."""
         return self.effects - self.done
+
+
+def undone(alias: str) -> list[tuple[Any, ...]]:
+    """Return something of the first few jobs that are not done, and of the sessions that are in a transaction."""
+    found = _ask(alias, _UNDONE)
+    return found + (_ask(alias, _BUSY) if found else [])
 
 
 def _short(name: str) -> str:
@@ -80,6 +90,3 @@ def _ask(alias: str, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
     with connections[alias].cursor() as cursor:
         cursor.execute(statement, parameters or None)
         return list(cursor.fetchall())
-
-
-__all__ = ["Account", "remind"]

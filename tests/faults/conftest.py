@@ -6,17 +6,26 @@ from pathlib import Path
 import pytest
 
 from example_project import postgres
-from tests.faults.invariants import assert_invariants
 from tests.faults.pooler import Pooler, find_pgbouncer
 from tests.harness import Tree
-from tests.processes.conftest import network, proxy, pytest_runtest_makereport, server  # noqa: F401
+from tests.processes.conftest import proxy, pytest_runtest_makereport, server  # noqa: F401
 from tests.processes.outages import ALIAS, NetworkTree
+from tests.proxy import Proxy
 
 
 @pytest.fixture
 def trees(server: postgres.Server, tmp_path: Path) -> Iterator[Tree]:  # noqa: F811
     """Return a starter of trees on the test's own server; what they left has to be in order."""
     found = Tree(ALIAS, tmp_path)
+    yield found
+    found.end_all()
+
+
+@pytest.fixture
+def network(proxy: Proxy, tmp_path: Path) -> Iterator[Tree]:  # noqa: F811
+    """Return a starter of trees which reach the test's own server through the proxy; the test reaches it directly."""
+    (tmp_path / "network").mkdir()
+    found = NetworkTree(ALIAS, tmp_path / "network", proxy.port)
     yield found
     found.end_all()
 
@@ -34,6 +43,3 @@ def pooled(pooler: Pooler, tmp_path: Path) -> Iterator[Tree]:
     found = NetworkTree(ALIAS, tmp_path, pooler.port)
     yield found
     found.end_all()
-
-
-__all__ = ["assert_invariants"]

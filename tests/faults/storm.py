@@ -22,7 +22,7 @@ from django_jobs.models import Worker
 from example_project.postgres import Server
 from tests.app.storm_jobs import book, pay, remind
 from tests.harness import RunWorkers, Tree, wait_for, wrong_clock
-from tests.processes.common import lives, session_pids
+from tests.processes.common import session_pids
 from tests.processes.outages import NetworkTree
 from tests.proxy import Proxy
 
@@ -35,6 +35,8 @@ SETTINGS = {
     "SOLO_PROCESSES": 2,
     "ATOMIC_IDLE": 10,
     "BACKOFF": (0.2, 2, 2),
+    # Nothing else ends a handler that waits for the answer to a COMMIT of its own.
+    "DEFAULT_TIMEOUT": 10,
 }
 THREADS = 3
 KINDS: tuple[JobFunction[..., ..., None], ...] = (pay, book, remind)
@@ -126,7 +128,15 @@ class Storm:
             if not self._ask("SELECT 1 FROM django_jobs_job WHERE status IN ('ready', 'running') LIMIT 1"):
                 break
             threading.Event().wait(0.2)
+        else:
+            self._show_stacks()
         return time.monotonic() - began
+
+    def _show_stacks(self) -> None:
+        """Have every process of the trees write to its log what its threads do."""
+        for place in self._places:
+            if place.workers is not None:
+                place.workers.signal(signal.SIGQUIT)
 
     def stop(self) -> list[int]:
         """Tell the trees to stop; return their exit codes."""
@@ -318,6 +328,3 @@ def _send(pids: list[int], number: int) -> None:
 def lines_of(faults: Faults) -> list[tuple[str, int]]:
     """Return the name and number of each fault, in words."""
     return [(item.name.replace("_", " "), getattr(faults, item.name)) for item in fields(faults)]
-
-
-__all__ = ["Faults", "Storm", "lines_of", "lives"]

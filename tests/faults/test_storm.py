@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from example_project import postgres
-from tests.faults.account import Account
+from tests.faults.account import Account, undone
 from tests.faults.invariants import assert_invariants
 from tests.faults.storm import Storm
 from tests.processes.common import needs_faketime
@@ -30,7 +30,7 @@ def test_in_a_storm_of_faults_nothing_is_lost_and_nothing_doubled(server: postgr
         storm.rage(SECONDS, restart_every=SECONDS * 0.7)
         seconds = storm.calm(WITHIN + 30)
         account = Account.of(ALIAS, storm.enqueuer.stored)
-        print(storm.faults, account, f"all done after {seconds:.1f} s")
+        print(storm.faults, account, f"all done after {seconds:.1f} s", *undone(ALIAS), sep="\n")
         assert (account.lost, account.doubled) == (0, 0)
         assert seconds < WITHIN
         assert storm.faults.kills > SECONDS / 4
