@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import environ
 import psycopg
 import pytest
 from django.core.management import call_command
@@ -22,7 +23,7 @@ from tests.faults.disks import Disk, small_disk
 from tests.faults.invariants import assert_invariants
 from tests.harness import Tree, wait_for
 from tests.processes.common import effects, lines, state, wait_seconds
-from tests.processes.outages import ALIAS, away, back
+from tests.processes.outages import ALIAS, answers, away, back
 
 pytestmark = [pytest.mark.process, pytest.mark.postgresql]
 LEASE = {"LEASE": 3, "HEARTBEAT": 1}
@@ -37,20 +38,26 @@ def on_small_disk(
     """The jobs' database on a disk of its own: a tablespace, or a file."""
     make = {"postgresql": _tablespace, "sqlite": _file}[request.param]
     with django_db_blocker.unblock(), small_disk(32) as disk, make(disk) as settings:
-        connections.settings[ALIAS] = settings
-        router.jobs_alias = ALIAS
-        engines._engine.cache_clear()  # the alias is of another vendor than in another test
-        tree = Tree(ALIAS, tmp_path)
-        try:
-            call_command("migrate", database=ALIAS, run_syncdb=True, verbosity=0)
+        with _jobs_on(settings, tmp_path) as tree:
             yield request.param, disk, tree
-        finally:
-            tree.end_all()
-            router.jobs_alias = "default"
-            connections[ALIAS].close()
-            del connections.settings[ALIAS]
-            del connections[ALIAS]
-            engines._engine.cache_clear()
+
+
+@contextmanager
+def _jobs_on(settings: dict[str, Any], directory: Path) -> Iterator[Tree]:
+    connections.settings[ALIAS] = settings
+    router.jobs_alias = ALIAS
+    engines._engine.cache_clear()  # the alias is of another vendor than in another test
+    tree = Tree(ALIAS, directory)
+    try:
+        call_command("migrate", database=ALIAS, run_syncdb=True, verbosity=0)
+        yield tree
+    finally:
+        tree.end_all()
+        router.jobs_alias = "default"
+        connections[ALIAS].close()
+        del connections.settings[ALIAS]
+        del connections[ALIAS]
+        engines._engine.cache_clear()
 
 
 @contextmanager
@@ -59,8 +66,11 @@ def _tablespace(disk: Disk) -> Iterator[dict[str, Any]]:
         with psycopg.connect(server.url, autocommit=True) as raw:
             raw.execute(f"CREATE TABLESPACE small LOCATION '{disk.path}'")
             raw.execute("CREATE DATABASE jobs TABLESPACE small")
-        direct = connections.settings["default"]
-        yield {**direct, "HOST": "127.0.0.1", "PORT": str(server.port), "USER": "postgres", "NAME": "jobs"}
+        yield {**connections.settings["default"], **_address(server), "NAME": "jobs"}
+
+
+def _address(server: postgres.Server) -> dict[str, Any]:
+    return dict(environ.Env.db_url_config(server.url))
 
 
 @contextmanager
@@ -94,6 +104,45 @@ def test_a_full_disk_is_waited_out_and_charges_nothing(on_small_disk: tuple[str,
     assert not lines(workers, "could not be stored")
     if vendor == "postgresql":
         assert_invariants(tree)
+    assert workers.stop() == 0
+
+
+def test_a_server_that_stops_for_want_of_room_for_its_log_is_an_outage(
+    tmp_path: Path, django_db_setup: None, django_db_blocker: Any
+) -> None:
+    bindir = postgres.find_binaries()
+    assert bindir is not None
+    with django_db_blocker.unblock(), small_disk(160) as disk:
+        sizes = {"min_wal_size": "32MB", "max_wal_size": "32MB"}
+        server = postgres.Server.start(disk.path / "data", bindir=bindir, fsync=False, settings=sizes)
+        try:
+            with _jobs_on({**connections.settings["default"], **_address(server)}, tmp_path) as tree:
+                _crash_for_want_of_room(server, disk, tree)
+        finally:
+            server.stop("immediate")
+
+
+def _crash_for_want_of_room(server: postgres.Server, disk: Disk, tree: Tree) -> None:
+    workers = tree.start("--threads", "2", settings=LEASE)
+    workers.wait_until_ready()
+    jobs = [leave_effect.using(delay=1 + number / 50).enqueue(KEY.format(number)) for number in range(200)]
+    connections[ALIAS].close()
+    with disk.full():
+        with pytest.raises(psycopg.OperationalError), psycopg.connect(server.url, autocommit=True) as raw:
+            for _ in range(50):
+                disk.fill()
+                raw.execute("SELECT txid_current(), pg_switch_wal()")
+        assert "No space left on device" in server.log.read_text()
+        wait_for(lambda: "supervisor" in away(workers) and away(workers).count("worker"), what="both notice")
+        wait_seconds(2 * LEASE["LEASE"])
+    if server._process is not None and server._process.poll() is not None:
+        server._launch(server.port)
+    wait_for(lambda: answers(server), what="the server is back")
+    for job in jobs:
+        tree.wait_for_status(job, "done")
+    assert [state(job) for job in tree.jobs(attempts__gt=0)] == []
+    assert {key for key, _ in effects(tree)} == {KEY.format(number) for number in range(200)}
+    assert_invariants(tree)
     assert workers.stop() == 0
 
 
