@@ -75,6 +75,13 @@ def _hook(act: Callable[[], object]) -> None:
     transaction.on_commit(act, using=router.jobs_alias)
 
 
+def _write_everything() -> None:
+    effect("hook")
+    _write_elsewhere()
+    execute("BEGIN")
+    execute("COMMIT")
+
+
 def _wrong_reference() -> None:
     Permission.objects.using(router.jobs_alias).create(content_type_id=999_999, codename="x", name="x")
 
@@ -117,7 +124,7 @@ ACTS: dict[str, Callable[[], object]] = {
     "leave open elsewhere": lambda: _leave_open(other()),
     "break connection": _break_connection,
     "hook raises": lambda: _hook(lambda: _raise(ValueError("the hook"))),
-    "hook writes": lambda: _hook(lambda: (effect("hook"), _write_elsewhere(), execute("BEGIN"), execute("COMMIT"))),
+    "hook writes": lambda: _hook(_write_everything),
     "hook leaves open": lambda: _hook(lambda: execute("BEGIN")),
     "wrong reference": _wrong_reference,
     "again and again": _again_and_again,

@@ -17,7 +17,7 @@ from tests.processes.parts import Tables, claim
 
 
 class Case:
-    def __init__(self, engine: Engine, function: JobFunction[..., Any], *arguments: Any, **settings: Any) -> None:
+    def __init__(self, engine: Engine, function: JobFunction[..., Any, Any], *arguments: Any, **settings: Any) -> None:
         """Enqueue and claim a job. What `settings` has of `timeout` is the job's, all else the worker's."""
         self.engine = engine
         function = function.using(timeout=settings.pop("timeout")) if "timeout" in settings else function
@@ -50,7 +50,8 @@ class Case:
 
     @property
     def row(self) -> Job:
-        return Job.objects.using(self.engine.alias).get(pk=self.claimed.id)
+        found: Job = Job.objects.using(self.engine.alias).get(pk=self.claimed.id)
+        return found
 
     @property
     def came_to(self) -> tuple[str, int, int, list[str]]:

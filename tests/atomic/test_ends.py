@@ -193,16 +193,17 @@ def test_a_row_that_somebody_holds_at_the_end_costs_a_loss_and_no_attempt(engine
     with session(engine.alias) as thread:
         held = thread.start(case.run)
         # The completion has been given up, and what is written instead waits as well.
-        wait_for(lambda: settles(other))
+        wait_for(settles)
         other.rollback()
         held.result(30)
     assert case.came_to == ("ready", 0, 1, ["outcome lost"])
     assert effects(engine) == []
 
 
-def settles(other: Session) -> bool:
-    rows = other.sql("SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    return any("Ends a batch of runs in any way but done" in row[0] for row in rows)
+def settles() -> bool:
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return any("Ends a batch of runs in any way but done" in query for (query,) in cursor.fetchall())
 
 
 @on_postgresql
