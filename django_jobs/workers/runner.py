@@ -55,9 +55,16 @@ class Runner:
     """Runs jobs on one thread."""
 
     def __init__(
-        self, engine: Engine, settings: Conf, label: str, reported: Callable[[Run], str | None] = lambda run: None
+        self,
+        engine: Engine,
+        settings: Conf,
+        label: str,
+        reported: Callable[[Run], str | None] = lambda run: None,
+        committed: Callable[[Run], None] = lambda run: None,
     ) -> None:
-        """`reported` returns the latest progress of a run that is not stored yet."""
+        """`reported` returns the progress of a run that is not stored yet; `committed` is told of an atomic run's end
+        before what it hooked to its COMMIT is called."""
+        self._committed = committed
         self._engine = engine
         self._reported = reported
         self._settings = settings
@@ -107,7 +114,14 @@ class Runner:
     ) -> tuple[Done | Settlement, bool]:
         """Call the function in a transaction that is committed with the end of the run, as `_called` does without."""
         run = AtomicRun(
-            self._engine, self._settings, claimed, job_type, watch, lambda: context.should_stop, self._reported
+            self._engine,
+            self._settings,
+            claimed,
+            job_type,
+            watch,
+            lambda: context.should_stop,
+            self._reported,
+            self._committed,
         )
         try:
             call = partial(_call, job_type, claimed, context, watch)

@@ -196,6 +196,18 @@ def lock_and_wait(context: Context, key: str, directory: str) -> None:
 
 
 @job(atomic=True, takes_context=True)
+def hook_and_wait(context: Context, key: str, directory: str) -> None:
+    """Have a hook touch "<key>.<run>.started" and wait for "<key>.<run>"."""
+
+    def hook() -> None:
+        (Path(directory) / f"{key}.{context.run}.started").touch()
+        wait_for_path(Path(directory) / f"{key}.{context.run}")
+
+    effect(key, context.run)
+    _hook(hook)
+
+
+@job(atomic=True, takes_context=True)
 def die_in(context: Context, key: str, when: str) -> int:
     """Leave an effect; in the first run die by SIGKILL, at once or in the hook after the COMMIT."""
     effect(key, context.run)

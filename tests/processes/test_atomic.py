@@ -12,7 +12,7 @@ import pytest
 from django.db import connections
 
 from django_jobs.models import Job
-from tests.app.atomic_jobs import die_in, lock_and_wait, write_and, write_and_wait
+from tests.app.atomic_jobs import die_in, hook_and_wait, lock_and_wait, write_and, write_and_wait
 from tests.app.jobs import wait_for_file
 from tests.app.models import Effect
 from tests.harness import Tree, wait_for
@@ -21,6 +21,7 @@ from tests.processes.common import (
     effects,
     lines,
     on_postgresql,
+    run_beside_others,
     state,
     wait_for_effect,
     wait_seconds,
@@ -93,6 +94,18 @@ def test_an_atomic_job_and_a_plain_one_keep_their_leases_for_many_heartbeats_und
         assert state(job) == ("done", 0, 0, 1)
     assert effects(isolated, key="a") == [("a", 1)]
     assert workers.stop() == 0
+
+
+@on_postgresql
+def test_a_run_whose_hooks_take_long_has_not_lost_its_lease(tree: Tree, tmp_path: Path) -> None:
+    job = hook_and_wait.enqueue("a", str(tmp_path))
+    workers = tree.start(settings=LEASE_2)
+    wait_for(lambda: (tmp_path / "a.1.started").exists())
+    assert state(job) == ("done", 0, 0, 1)
+    wait_seconds(1.5)  # two heartbeats
+    (tmp_path / "a.1").touch()
+    assert workers.stop() == 0
+    assert not lines(workers, "Lost lease")
 
 
 @on_postgresql

@@ -29,7 +29,7 @@ def test_an_atomic_run_whose_commit_was_made_and_not_answered_is_done(network: T
     assert (state(job), ends(job), effects(network, key="a")) == (("done", 0, 0, 1), [], [("a", 1)])
     wait_for(lambda: effects(network, key="follow up"))
     assert network.count() == 2
-    assert not lines(workers, "Lost lease")
+    assert not lines(workers, "its outcome is refused")
     assert workers.stop() == 0
 
 
