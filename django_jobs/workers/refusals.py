@@ -23,10 +23,12 @@ _ENDS = re.compile(
 )
 _WRITES = re.compile(r"\b(?:INSERT|DELETE|MERGE|TRUNCATE|(?<!FOR )(?<!KEY )UPDATE)\b", re.IGNORECASE)
 _SECOND = re.compile(r";\s*\S")
-_READS = frozenset(
-    "SELECT VALUES TABLE SHOW SET RESET PRAGMA DECLARE FETCH MOVE CLOSE DISCARD LISTEN UNLISTEN "
-    "BEGIN START COMMIT END ABORT ROLLBACK SAVEPOINT RELEASE".split()
-)
+# fmt: off
+_READS = frozenset((
+    "SELECT", "VALUES", "TABLE", "SHOW", "SET", "RESET", "PRAGMA", "DECLARE", "FETCH", "MOVE", "CLOSE", "DISCARD",
+    "LISTEN", "UNLISTEN", "BEGIN", "START", "COMMIT", "END", "ABORT", "ROLLBACK", "SAVEPOINT", "RELEASE",
+))
+# fmt: on
 Wrapper = Callable[..., Any]
 
 

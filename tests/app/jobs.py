@@ -151,4 +151,10 @@ def end_as(how: str, raised: bool) -> Any:
     return outcome
 
 
-from tests.app import async_jobs, deadline_jobs, process_jobs, storm_jobs  # noqa: E402, F401 (only a module named jobs is found by itself)
+from tests.app import (  # noqa: E402 (only a module named jobs is found by itself)
+    async_jobs,  # noqa: F401
+    atomic_jobs,  # noqa: F401
+    deadline_jobs,  # noqa: F401
+    process_jobs,  # noqa: F401
+    storm_jobs,  # noqa: F401
+)

@@ -37,9 +37,13 @@ def on_small_disk(
 ) -> Iterator[tuple[str, Disk, Tree]]:
     """The jobs' database on a disk of its own: a tablespace, or a file."""
     make = {"postgresql": _tablespace, "sqlite": _file}[request.param]
-    with django_db_blocker.unblock(), small_disk(32) as disk, make(disk) as settings:
-        with _jobs_on(settings, tmp_path) as tree:
-            yield request.param, disk, tree
+    with (
+        django_db_blocker.unblock(),
+        small_disk(32) as disk,
+        make(disk) as settings,
+        _jobs_on(settings, tmp_path) as tree,
+    ):
+        yield request.param, disk, tree
 
 
 @contextmanager
@@ -128,10 +132,8 @@ def _crash_for_want_of_room(server: postgres.Server, disk: Disk, tree: Tree) -> 
     jobs = [leave_effect.using(delay=1 + number / 50).enqueue(KEY.format(number)) for number in range(200)]
     connections[ALIAS].close()
     with disk.full():
-        with pytest.raises(psycopg.OperationalError), psycopg.connect(server.url, autocommit=True) as raw:
-            for _ in range(50):
-                disk.fill()
-                raw.execute("SELECT txid_current(), pg_switch_wal()")
+        with pytest.raises(psycopg.OperationalError):
+            _use_up_log(server, disk)
         assert "No space left on device" in server.log.read_text()
         wait_for(lambda: "supervisor" in away(workers) and away(workers).count("worker"), what="both notice")
         wait_seconds(2 * LEASE["LEASE"])
@@ -144,6 +146,13 @@ def _crash_for_want_of_room(server: postgres.Server, disk: Disk, tree: Tree) -> 
     assert {key for key, _ in effects(tree)} == {KEY.format(number) for number in range(200)}
     assert_invariants(tree)
     assert workers.stop() == 0
+
+
+def _use_up_log(server: postgres.Server, disk: Disk) -> None:
+    with psycopg.connect(server.url, autocommit=True) as raw:
+        for _ in range(50):
+            disk.fill()
+            raw.execute("SELECT txid_current(), pg_switch_wal()")
 
 
 def _status(tree: Tree) -> dict[str, Any]:
