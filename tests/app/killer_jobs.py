@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from django.db import connections
@@ -71,8 +72,12 @@ def _kill_tree() -> None:
     _kill_itself()
 
 
-_WAYS = {
-    "segfault": lambda: ctypes.string_at(0),
+def _fall_down() -> None:
+    ctypes.string_at(0)
+
+
+_WAYS: dict[str, Callable[[], object]] = {
+    "segfault": _fall_down,
     "exit": lambda: os._exit(9),
     "memory": _use_all_memory,
     "kernel": _kill_itself,
