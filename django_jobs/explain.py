@@ -12,7 +12,7 @@ from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, LOSSES, REQUEUED
 from django_jobs.models import Job, Pause, Worker
-from django_jobs.models.clock import ClockText
+from django_jobs.models.clock import Clock, ClockText
 
 AHEAD_LIMIT = 1000
 
@@ -152,8 +152,10 @@ def _suspicion(job: Job) -> str:
 
 
 def _suspects_ahead(job: Job, alias: str) -> str:
-    earlier = Q(run_at__lt=job.run_at) | Q(run_at=job.run_at, pk__lt=job.pk)
-    waiting = Job.objects.using(alias).filter(earlier, parked=Job.Parked.SUSPECT)[:AHEAD_LIMIT].count()
+    as_often = Q(run_at__lt=job.run_at) | Q(run_at=job.run_at, pk__lt=job.pk)
+    earlier = Q(losses__lt=job.losses) | Q(as_often, losses=job.losses)
+    suspects = Job.objects.using(alias).filter(parked=Job.Parked.SUSPECT, run_at__lte=Clock())
+    waiting = suspects.filter(earlier)[:AHEAD_LIMIT].count()
     return (
         "1 suspect is"
         if waiting == 1

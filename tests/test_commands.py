@@ -59,6 +59,22 @@ def test_status_counts_what_the_table_holds(engine: Engine) -> None:
     assert f"No live worker knows '{leave_effect.name}': 1 jobs parked" in text
 
 
+def test_status_counts_suspects_among_what_is_parked_and_show_says_that_a_job_is_one(engine: Engine) -> None:
+    found = [nothing.enqueue(number) for number in range(3)]
+    Job.objects.using(engine.alias).filter(pk__in=[job.pk for job in found[:2]]).update(suspect=True, parked="suspect")
+    (row,) = as_json("status")["queues"]
+    assert (row["due"], row["parked"], row["suspects"]) == (1, 2, 2)
+    assert "suspects among these" in jobs("status")
+    assert as_json("show", str(found[0].pk))["suspect"] is True
+    assert as_json("show", str(found[2].pk))["suspect"] is False
+
+
+def test_status_names_the_type_of_suspects_that_nobody_knows(engine: Engine) -> None:
+    nothing.enqueue()
+    Job.objects.using(engine.alias).update(suspect=True, parked="suspect")
+    assert f"No live worker knows '{nothing.name}': 1 jobs parked" in jobs("status")
+
+
 def test_status_names_a_type_that_was_removed_while_a_pause_had_its_jobs_parked(engine: Engine) -> None:
     enqueue(2)
     pause(type=nothing)

@@ -9,12 +9,14 @@ from django.db.models.functions import Now
 
 from django_jobs import pause, resume
 from django_jobs.engines.base import Engine
-from django_jobs.engines.values import ClaimOrder, Done, Run, Settlement
+from django_jobs.engines.values import Claimed, ClaimOrder, Done, Run, Settlement
 from django_jobs.models import Job, Pause, Worker
+from django_jobs.queue.history import entry
 from tests.app.jobs import nothing
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 TYPE = nothing.name
+ORDER = ClaimOrder(locked_by="w:1", lease=30, limit=10, queues=None, types=(TYPE,))
 
 
 def worker(engine: Engine, **changes: Any) -> Worker:
@@ -30,9 +32,9 @@ def claim(engine: Engine, lease: float = 30) -> None:
 def settle(engine: Engine, job: Job, status: str, counts: Any, error: str, delay: float | None = None) -> None:
     claim(engine)
     job.refresh()
-    entry = json.dumps({"run": job.token, "cause": "raised", "error": error, "worker": "host:7", "seconds": 1})
+    line = json.dumps({"run": job.token, "cause": "raised", "error": error, "worker": "host:7", "seconds": 1})
     run = Job.objects.using(engine.alias).values_list("id", "token", "locked_by").get(pk=job.pk)
-    engine.settle([Settlement(Run(*run), status, counts, "raised", delay=delay, error=error, entry=entry)], 10)
+    engine.settle([Settlement(Run(*run), status, counts, "raised", delay=delay, error=error, entry=line)], 10)
 
 
 def test_a_due_job_without_workers_says_that_none_runs(engine: Engine) -> None:
@@ -241,8 +243,39 @@ def test_a_requeued_job_says_who_requeued_it_and_when(engine: Engine) -> None:
     assert "; requeued 0.0 s ago by ada: the disk is there; 0 due jobs are before it" in job.explain()
 
 
-def test_a_suspect_says_that_it_waits_to_run_alone(engine: Engine) -> None:
+def die(engine: Engine, claimed: Claimed, error: str) -> str:
+    line = entry(claimed.token, "died", error, "host:7", 1.0)
+    died = Settlement(claimed.run, "ready", "loss", "died", witnessed=True, error=error, entry=line)
+    return engine.settle([died], 10)[claimed.id]
+
+
+def test_a_suspect_says_why_it_is_one_and_how_many_are_before_it(engine: Engine) -> None:
+    worker(engine)
+    jobs = [nothing.enqueue() for _ in range(3)]
+    for claimed in engine.claim(ORDER).jobs:
+        die(engine, claimed, "it died.")
+    why = "it is to be run alone, since it may have killed its process"
+    assert jobs[2].explain().startswith("Due for 0.")
+    assert jobs[2].explain().endswith(f"; {why} (run 1 ended as 'died': it died); 2 suspects are before it.")
+    assert jobs[1].explain().endswith("; 1 suspect is before it.")
+    rows = Job.objects.using(engine.alias).filter(pk=jobs[0].pk)
+    rows.update(losses=3)
+    said = f"; {why}, lost 3 times in a row (run 1 ended as 'died': it died); 2 suspects are before it."
+    assert jobs[0].explain().endswith(said)
+    assert jobs[2].explain().endswith("; 1 suspect is before it.")
+    rows.update(run_at=Now() + timedelta(hours=1), losses=1)
+    assert "is due in 60 min; the last run ended as 'died': it died; it is to be run alone." in jobs[0].explain()
+    assert jobs[1].explain().endswith("; 0 suspects are before it.")
+
+
+def test_a_suspect_that_runs_says_that_it_runs_alone_and_one_that_is_dead_why(engine: Engine) -> None:
     worker(engine)
     job = nothing.enqueue()
-    Job.objects.using(engine.alias).update(parked="suspect")
-    assert "it may have killed its process, and waits to be run alone" in job.explain()
+    (claimed,) = engine.claim(ORDER).jobs
+    die(engine, claimed, "it died.")
+    (claimed,) = engine.claim_suspect(ORDER).jobs
+    assert job.explain().startswith("Runs alone, as a suspect, for 0.")
+    assert die(engine, claimed, "it died again.") == "dead"
+    assert job.explain().endswith(" ago: it died again. It ran alone, and was lost 2 times in a row.")
+    job.refresh().requeue(by="ada")
+    assert "it is to be run alone, since it may have killed its process (run 2 ended as 'died'" in job.explain()

@@ -33,7 +33,7 @@ JOB = st.tuples(
     st.sampled_from(["window", "unfinished", "waiting"]),
     st.integers(1, 3),
 )
-MOST_LOSSES = 4
+MOST_LOSSES = 6
 FINAL = ("done", "failed", "dead", "cancelled")
 ENDS: dict[str, tuple[str, Counts]] = {
     "raised": ("ready", "attempt"),
@@ -62,14 +62,14 @@ class Modelled:
     due: bool = True
     attempts: int = 0
     losses: int = 0
-    deaths: int = 0
+    suspect: bool = False
     token: int = 0
     cancelled: bool = False
     lapsed: bool = False
     causes: list[str] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
-        names = ("status", "parked", "attempts", "losses", "deaths", "token", "cancelled", "key", "causes")
+        names = ("status", "parked", "attempts", "losses", "suspect", "token", "cancelled", "key", "causes")
         return {name: getattr(self, name) for name in names}
 
     def say(self, cause: str) -> None:
@@ -198,7 +198,10 @@ class Life(RuleBasedStateMachine):
         """One job is run several times in a row, and each run ends badly."""
         job_id = self.some_job(data)
         for cause in causes:
-            self.claim(20, tuple(FUNCTIONS), None, self.jobs[job_id].parked is not None)
+            if self.jobs[job_id].suspect:
+                self.claim_suspect(tuple(FUNCTIONS), None)
+            else:
+                self.claim(20, tuple(FUNCTIONS), None, self.jobs[job_id].parked is not None)
             for run in [run for run in self.runs if run.id == job_id and self.current(run.run)]:
                 self._end(run, cause, later=False)
 
@@ -206,13 +209,33 @@ class Life(RuleBasedStateMachine):
         had = {
             job_id
             for job_id, job in self.jobs.items()
-            if job.parked and self.may_run(job, order.queues) and job.type in order.types
+            if job.parked in ("type", "pause") and self.may_run(job, order.queues) and job.type in order.types
             if ("type", job.type) not in self.paused
         }
         assert self.engine.look(order.queues, order.types).parked == bool(had)
         found = self.engine.claim_parked(order).jobs
         assert {claimed.id for claimed in found} <= had
         assert len(found) == min(order.limit, len(had))
+        self.take(found)
+
+    @precondition(lambda self: any(job.suspect for job in self.jobs.values()))
+    @rule(
+        known=st.sampled_from([(nothing.name,), tuple(FUNCTIONS)]),
+        queues=st.sampled_from([None, ("one",)]),
+    )
+    def claim_suspect(self, known: tuple[str, ...], queues: tuple[str, ...] | None) -> None:
+        self.claims += 1
+        order = ClaimOrder(locked_by=f"w:{self.claims}", lease=60, limit=4, queues=queues, types=known)
+        had = {
+            job_id: job.losses
+            for job_id, job in self.jobs.items()
+            if job.parked == "suspect" and self.may_run(job, queues) and job.type in known
+            if ("type", job.type) not in self.paused
+        }
+        assert self.engine.suspects_due(queues, known, 50).count(0.0) == len(had)
+        found = self.engine.claim_suspect(order).jobs
+        assert len(found) == min(1, len(had))
+        assert all(had[claimed.id] == min(had.values()) for claimed in found)
         self.take(found)
 
     @precondition(lambda self: self.runs)
@@ -225,7 +248,7 @@ class Life(RuleBasedStateMachine):
         job = self.current(run)
         expected = {}
         if job is not None:
-            job.losses = job.deaths = 0
+            job.losses, job.suspect = 0, False
             job.end("cancelled" if job.cancelled else "done")
             expected = {run.id: job.status}
         assert self.engine.complete([Done(run, "1")]) == expected
@@ -261,18 +284,21 @@ class Life(RuleBasedStateMachine):
     def _model_end(self, job: Modelled, settlement: Settlement) -> None:
         status = settlement.status
         if settlement.counts == "loss":
-            convicted = settlement.witnessed and job.deaths > 0
+            # A suspect is run alone, and so was this one.
+            convicted = settlement.witnessed and job.suspect and job.losses > 0
+            again = job.losses > 0 and settlement.cause != "database away"
             job.losses += 1
-            job.deaths += settlement.witnessed
+            job.suspect |= settlement.witnessed or again or job.losses >= MOST_LOSSES - 3
             if convicted or job.losses >= MOST_LOSSES:
                 status = "dead"
         elif settlement.counts != "nothing":
-            job.losses = job.deaths = 0
+            job.losses, job.suspect = 0, False
             job.attempts += settlement.counts == "attempt"
         if settlement.entry is not None:
             job.say(settlement.cause)
         job.due = not settlement.delay or (job.due and settlement.delay is None)
         job.end("cancelled" if job.cancelled else status)
+        job.parked = "suspect" if job.suspect and job.status == "ready" else None
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())
@@ -350,13 +376,8 @@ class Life(RuleBasedStateMachine):
                 operate.requeue(job_id)
             return
         operate.requeue(job_id)
-        job.status, job.due, job.attempts, job.losses, job.deaths = (
-            "ready",
-            True,
-            0,
-            min(job.losses, 1),
-            min(job.deaths, 1),
-        )
+        job.status, job.due, job.attempts, job.losses = "ready", True, 0, min(job.losses, 1)
+        job.parked = "suspect" if job.suspect else None
         job.cancelled, job.key = False, job.original_key
         job.say("requeued")
 
@@ -396,7 +417,7 @@ class Life(RuleBasedStateMachine):
                 "parked": row.parked,
                 "attempts": row.attempts,
                 "losses": row.losses,
-                "deaths": row.deaths,
+                "suspect": row.suspect,
                 "token": row.token,
                 "cancelled": row.cancel_reason is not None,
                 "key": row.idempotency_key,

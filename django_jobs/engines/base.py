@@ -125,7 +125,7 @@ class Engine(ABC):
 
     @abstractmethod
     def claim_suspect(self, order: ClaimOrder) -> ClaimResult:
-        """Claim the one suspect that is due longest, of a known type; whoever asks runs nothing else beside it."""
+        """Claim one suspect of a known type: of those lost least often, the one due longest. Nothing is run beside it."""
 
     @abstractmethod
     def suspects_due(self, queues: tuple[str, ...] | None, types: tuple[str, ...], limit: int) -> list[float]:

@@ -81,7 +81,8 @@ class SQLiteEngine(SQLiteAtomic):
         where, parameters = self._suspects(order.queues, order.types)
         with self._writing() as cursor:
             cursor.execute(
-                f"SELECT {_CLAIMED} FROM django_jobs_job WHERE {where} AND run_at <= {NOW} ORDER BY run_at, id LIMIT 1",
+                f"SELECT {_CLAIMED} FROM django_jobs_job WHERE {where} AND run_at <= {NOW} "
+                "ORDER BY losses, run_at, id LIMIT 1",
                 parameters,
             )
             return ClaimResult(_take(cursor, order, cursor.fetchall()), 0, 0)

@@ -112,10 +112,10 @@ class Heart:
             self.start()
 
     def rescue(self, fallen: Fallen) -> None:
-        """Take back what a child that ended has left, and look for suspects then."""
+        """Take back what a child that ended has left, and then look for suspects anew."""
         self._rescuer.add(fallen)
         self.suspects = 0
-        self._rescuing.asked = self._suspecting.asked = True
+        self._rescuing.asked = True
         self._wake.set()
 
     def drained(self, question: object) -> bool:
@@ -217,7 +217,7 @@ class Heart:
             self._fitness.observe(cursor.fetchone()[0].timestamp(), time.monotonic())
 
     def _rescue(self) -> float:
-        # What could not be taken back at once may be a suspect when it can.
+        # What is taken back may be a suspect, and whoever ran one may run another.
         self._suspecting.asked |= self._rescuer.waiting
         self._rescuer.rescue()
         return RESCUE_SECONDS if self._rescuer.busy else math.inf

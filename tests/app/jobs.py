@@ -155,6 +155,7 @@ from tests.app import (  # noqa: E402 (only a module named jobs is found by itse
     async_jobs,  # noqa: F401
     atomic_jobs,  # noqa: F401
     deadline_jobs,  # noqa: F401
+    killer_jobs,  # noqa: F401
     process_jobs,  # noqa: F401
     storm_jobs,  # noqa: F401
 )

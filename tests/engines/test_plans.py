@@ -39,7 +39,10 @@ SELECT 'tests.app.jobs.nothing', 'q' || n %% 3, n %% 5, '{{"args": [], "kwargs":
 """
 # How many of each kind, and how many of those are due.
 FINISHED = FILL.format("('done', NULL, 100000, 100000), ('dead', NULL, 2000, 2000)")
-UNFINISHED = FILL.format("('ready', NULL, 10000, 6000), ('ready', 'type', 5000, 4000), ('running', NULL, 500, 500)")
+UNFINISHED = FILL.format(
+    "('ready', NULL, 10000, 6000), ('ready', 'type', 5000, 4000), ('running', NULL, 500, 500), "
+    "('ready', 'suspect', 100, 80)"
+)
 # Jobs that wait in a paused queue, met by a claim of those who know them or not, and jobs of a paused type.
 PAUSED = """
 INSERT INTO django_jobs_job (type, queue, priority, payload, parked, run_at)
@@ -93,6 +96,8 @@ HOT: dict[str, tuple[Callable[[Engine, list[Run]], Any], set[str], int]] = {
     "claim of a queue": (lambda engine, runs: engine.claim(order(20, queues=("q1",))), {"django_jobs_claim"}, 80),
     "claim of unknown types": (lambda engine, runs: engine.claim(order(20, types=())), {"django_jobs_claim"}, 80),
     "claim_parked": (lambda engine, runs: engine.claim_parked(order(20)), {"django_jobs_parked"}, 80),
+    "claim_suspect": (lambda engine, runs: engine.claim_suspect(order()), {"django_jobs_suspects"}, 220),
+    "suspects_due": (lambda engine, runs: engine.suspects_due(None, TYPES, 2), {"django_jobs_suspects"}, 20),
     "look": (lambda engine, runs: engine.look(None, TYPES), {"django_jobs_claim", "django_jobs_parked"}, 40),
     "look for unknown types": (lambda engine, runs: engine.look(None, ("none",)), {"django_jobs_claim"}, 40),
     "complete": (lambda engine, runs: engine.complete([Done(run, None) for run in runs]), set(), 2_200),

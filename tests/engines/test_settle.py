@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from django_jobs.engines.values import Done, Run, released
-from tests.engines.common import alone, alter, claim_one, clock, row, running, settled
+from tests.engines.common import alone, alter, claim, claim_one, clock, order, row, running, settled
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -68,7 +68,7 @@ def test_an_end_counts_as_what_it_says(engine: Engine, status: str, counts: str,
     (run,) = running(engine)
     alter(engine, run.id, attempts=2, losses=1, last_error="before")
     before, start = row(engine, run.id), clock(engine)
-    assert settle(engine, run, status=status, counts=counts) == status
+    assert settle(engine, run, status=status, counts=counts, cause="database away") == status
     after = row(engine, run.id)
     if status == "ready":
         assert after["finished_at"] is None
@@ -168,100 +168,152 @@ def test_the_history_keeps_the_first_run_and_the_last_nine(engine: Engine) -> No
     assert [line["run"] for line in row(engine, run.id)["history"]] == [1, *range(4, 13)]
 
 
-# Losses.
+# Losses, and suspects.
 
 
-def lose(engine: Engine, run: Run, cause: str = "died", **values: Any) -> str:
-    witnessed = cause == "died"
-    return settle(engine, run, counts="loss", cause=cause, witnessed=witnessed, entry=entry(run, cause), **values)
+def lose(engine: Engine, run: Run, cause: str = "died", most: int = MAX_UNCOUNTED, **values: Any) -> str:
+    given = settled(
+        run, counts="loss", cause=cause, witnessed=cause == "died", entry=entry(run, cause), **{"error": "no", **values}
+    )
+    return engine.settle([given], most)[run.id]
+
+
+def is_suspect(engine: Engine, run: Run) -> bool:
+    """Tell whether a job that waits is a suspect: then it is parked as one, and no claim but one finds it."""
+    found = row(engine, run.id)
+    assert (found["suspect"], found["parked"]) in [(True, "suspect"), (False, None)]
+    return bool(found["suspect"])
+
+
+def claim_again(engine: Engine, run: Run) -> Run:
+    """Claim a job in the way in which it may be claimed, whenever it is due."""
+    if is_suspect(engine, run):
+        assert claim(engine) == []
+        return claim_suspect(engine)
+    return claim_one(engine)
+
+
+def claim_suspect(engine: Engine) -> Run:
+    (claimed,) = engine.claim_suspect(order()).jobs
+    return claimed.run
 
 
 @alone
-def test_a_job_whose_process_was_seen_to_die_once_is_tried_again(engine: Engine) -> None:
+def test_a_job_whose_process_was_seen_to_die_is_a_suspect(engine: Engine) -> None:
     (run,) = running(engine)
     assert lose(engine, run) == "ready"
-    assert row(engine, run.id)["losses"] == 1
+    assert (is_suspect(engine, run), row(engine, run.id)["losses"]) == (True, 1)
 
 
 @alone
-def test_a_second_death_in_a_row_that_was_seen_ends_the_job_as_dead(engine: Engine) -> None:
+@pytest.mark.parametrize("cause", ["lease ran out", "worker failed", "connection broke"])
+def test_the_second_loss_in_a_row_that_nobody_saw_makes_a_suspect(engine: Engine, cause: str) -> None:
     (run,) = running(engine)
-    lose(engine, run)
+    assert lose(engine, run, cause) == "ready"
+    assert not is_suspect(engine, run)
     run = claim_one(engine)
-    assert lose(engine, run, error="killed by SIGKILL") == "dead"
+    assert lose(engine, run, cause) == "ready"
+    assert is_suspect(engine, run)
+
+
+@alone
+def test_outages_of_the_database_make_no_suspect_until_the_last_three_losses(engine: Engine) -> None:
+    (run,) = running(engine)
+    seen = []
+    for _ in range(10):
+        status = lose(engine, run, "database away")
+        seen.append((status, bool(row(engine, run.id)["suspect"])))
+        if status == "ready":
+            run = claim_again(engine, run)
+    assert seen == [("ready", False)] * 6 + [("ready", True)] * 3 + [("dead", True)]
+
+
+@alone
+def test_the_death_of_a_process_that_ran_a_suspect_alone_convicts_it(engine: Engine) -> None:
+    (run,) = running(engine)
+    lose(engine, run, error="killed by SIGKILL.")
+    run = claim_suspect(engine)
+    assert lose(engine, run, error="killed by SIGSEGV.") == "dead"
     after = row(engine, run.id)
-    assert (after["status"], after["losses"], after["last_error"]) == ("dead", 2, "killed by SIGKILL")
+    assert (after["status"], after["losses"], after["attempts"], after["suspect"]) == ("dead", 2, 0, True)
+    assert after["last_error"] == "killed by SIGSEGV. It ran alone, and was lost 2 times in a row."
     assert [line["cause"] for line in after["history"]] == ["died", "died"]
     assert after["finished_at"] is not None
+    assert after["parked"] is None
 
 
 @alone
-@pytest.mark.parametrize("causes", [["lease ran out", "died"], ["died", "lease ran out"], ["lease ran out"] * 2])
-def test_a_death_beside_a_lease_that_ran_out_convicts_nobody(engine: Engine, causes: list[str]) -> None:
+def test_deaths_that_are_shared_convict_nobody(engine: Engine) -> None:
+    """A row that is no suspect when its process dies did not run alone, whatever it was before."""
     (run,) = running(engine)
-    for cause in causes:
-        assert lose(engine, run, cause) == "ready"
-        run = claim_one(engine)
-    assert row(engine, run.id)["losses"] == 2
+    alter(engine, run.id, losses=3)
+    assert lose(engine, run) == "ready"
+    assert is_suspect(engine, run)
 
 
 @alone
-@pytest.mark.parametrize("between", ["stopped", "lease ran out", "database away", "connection broke"])
-def test_what_says_nothing_of_the_job_does_not_part_two_deaths(engine: Engine, between: str) -> None:
-    (run,) = running(engine)
-    lose(engine, run)
-    run = claim_one(engine)
-    counts = "nothing" if between == "stopped" else "loss"
-    assert settle(engine, run, counts=counts, cause=between, entry=entry(run, between)) == "ready"
-    assert lose(engine, claim_one(engine)) == "dead"
-
-
-@alone
-def test_however_much_the_history_has_dropped_the_second_death_convicts(engine: Engine) -> None:
-    (run,) = running(engine)
-    for cause in ["stopped", "died", *["stopped"] * 9]:
-        counts = "loss" if cause == "died" else "nothing"
-        witnessed = cause == "died"
-        ends = settle(engine, run, counts=counts, cause=cause, witnessed=witnessed, entry=entry(run, cause))
-        assert ends == "ready"
-        run = claim_one(engine)
-    assert "died" not in [line["cause"] for line in row(engine, run.id)["history"]]
-    assert lose(engine, run) == "dead"
-
-
-@alone
-def test_a_death_before_the_job_last_ended_by_itself_does_not_count(engine: Engine) -> None:
+@pytest.mark.parametrize("cause", ["lease ran out", "worker failed", "connection broke", "database away"])
+def test_what_nobody_saw_convicts_no_suspect(engine: Engine, cause: str) -> None:
     (run,) = running(engine)
     lose(engine, run)
-    run = claim_one(engine)
-    settle(engine, run, counts="attempt", entry=entry(run, "raised"))
-    lose(engine, claim_one(engine), "lease ran out")
-    assert lose(engine, claim_one(engine)) == "ready"
+    run = claim_suspect(engine)
+    assert lose(engine, run, cause) == "ready"
+    assert (is_suspect(engine, run), row(engine, run.id)["losses"]) == (True, 2)
+    assert lose(engine, claim_suspect(engine)) == "dead"
+
+
+@alone
+def test_a_suspect_that_wanted_too_much_memory_alone_is_dead_and_that_counts_as_a_loss(engine: Engine) -> None:
+    (run,) = running(engine)
+    lose(engine, run)
+    run = claim_suspect(engine)
+    assert lose(engine, run, "out of memory", status="dead", error="MemoryError") == "dead"
+    after = row(engine, run.id)
+    assert (after["losses"], after["attempts"], after["suspect"], after["last_error"]) == (2, 0, True, "MemoryError")
+
+
+@alone
+def test_a_suspect_that_is_stopped_stays_one(engine: Engine) -> None:
+    (run,) = running(engine)
+    lose(engine, run)
+    run = claim_suspect(engine)
+    assert settle(engine, run, counts="nothing", cause="stopped", entry=entry(run, "stopped")) == "ready"
+    assert (is_suspect(engine, run), row(engine, run.id)["losses"]) == (True, 1)
+    assert lose(engine, claim_suspect(engine)) == "dead"
 
 
 @alone
 @pytest.mark.parametrize("counts", ["attempt", "end"])
-def test_a_run_that_ended_by_itself_between_two_deaths_clears_the_first(engine: Engine, counts: str) -> None:
+def test_a_suspect_that_ends_by_itself_is_none_any_more(engine: Engine, counts: str) -> None:
     (run,) = running(engine)
     lose(engine, run)
-    settle(engine, claim_one(engine), counts=counts)
-    assert lose(engine, claim_one(engine)) == "ready"
-    assert row(engine, run.id)["losses"] == 1
+    run = claim_suspect(engine)
+    assert settle(engine, run, counts=counts) == "ready"
+    assert (is_suspect(engine, run), row(engine, run.id)["losses"]) == (False, 0)
+    run = claim_one(engine)
+    assert lose(engine, run) == "ready"
 
 
 @alone
-def test_losses_are_bounded(engine: Engine) -> None:
+def test_a_suspect_that_returns_is_none_any_more(engine: Engine) -> None:
+    (run,) = running(engine)
+    lose(engine, run)
+    assert engine.complete([Done(claim_suspect(engine), None)]) == {run.id: "done"}
+    assert (is_suspect(engine, run), row(engine, run.id)["losses"]) == (False, 0)
+
+
+@alone
+def test_losses_are_bounded_and_the_last_three_are_alone(engine: Engine) -> None:
     (run,) = running(engine)
     ended = []
-    for _ in range(3):
-        found = engine.settle([settled(run, counts="loss", cause="lease ran out", error="no answer")], max_uncounted=3)
-        ended.append(found[run.id])
-        if found[run.id] == "ready":
-            run = claim_one(engine)
-    assert ended == ["ready", "ready", "dead"]
+    for _ in range(5):
+        ended.append((lose(engine, run, "database away", 5, error="no answer"), bool(row(engine, run.id)["suspect"])))
+        if ended[-1][0] == "ready":
+            run = claim_again(engine, run)
+    assert ended == [("ready", False), *[("ready", True)] * 3, ("dead", True)]
     after = row(engine, run.id)
-    assert (after["losses"], after["attempts"], after["status"]) == (3, 0, "dead")
-    assert after["last_error"] == "Lost 3 times in a row, never seen to end. no answer"
+    assert (after["losses"], after["attempts"], after["status"]) == (5, 0, "dead")
+    assert after["last_error"] == "Lost 5 times in a row, never seen to end. no answer"
 
 
 @alone

@@ -47,6 +47,11 @@ def claim(engine: Engine, limit: int, locked_by: str = "inc:1") -> list[Claimed]
     return engine.claim(order).jobs
 
 
+def claim_suspect(engine: Engine, locked_by: str = "inc:1") -> list[Claimed]:
+    order = ClaimOrder(locked_by=locked_by, lease=30.0, limit=10, queues=None, types=tuple(registry.names()))
+    return engine.claim_suspect(order).jobs
+
+
 def claimed(engine: Engine, count: int, locked_by: str = "inc:1") -> list[Claimed]:
     """Enqueue and claim so many jobs."""
     for number in range(count):

@@ -12,7 +12,6 @@ from tests.app.process_jobs import start_subprocess
 from tests.harness import Tree, wait_for
 from tests.processes.common import (
     LEASE_2,
-    effects,
     ends,
     lines,
     lives,

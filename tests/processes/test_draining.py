@@ -35,10 +35,12 @@ class FakeChannel:
 class Manned:
     """A crew whose processes are never really there."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, processes: int = 1, regions: int = 2, threads: int = 2) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, processes: int = 1, regions: int = 2, threads: int = 2, solo: int = 0
+    ) -> None:
         self.plan = plan("default", processes=processes, threads=threads, drain=DRAIN)
         self.fallen: list[Fallen] = []
-        self.crew = Crew(self.plan, SeatMap(regions), self.fallen.append)
+        self.crew = Crew(self.plan, SeatMap(regions, solo), self.fallen.append)
         self.crew.channel = self.channel = FakeChannel()  # type: ignore[assignment]
         self.drainer = Drainer(self.plan, self.crew)
         self.killed: list[Place] = []
@@ -52,6 +54,10 @@ class Manned:
     def man(self) -> list[Place]:
         """Start what is missing; return where."""
         self.crew.start_missing()
+        return self.started()
+
+    def started(self) -> list[Place]:
+        """Say that what was asked for has started; return where."""
         begun = [place for place in self.crew.places if place.starting]
         for place in begun:
             self.crew._hear(place, {"event": "started", "pid": 4_000_000 + place.index})

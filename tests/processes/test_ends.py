@@ -20,7 +20,7 @@ from django_jobs.workers.seats import State
 from tests.app import end_jobs
 from tests.app.end_jobs import aend_as, end_as
 from tests.processes.common import with_tables
-from tests.processes.parts import Tables, claim
+from tests.processes.parts import Tables, claim, claim_suspect
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -204,11 +204,11 @@ def test_a_run_whose_job_a_person_cancelled_ends_it(
     assert (found.status, found.losses, found.cause) == ("cancelled", 0, cause)
 
 
-def test_the_second_death_that_is_seen_ends_a_job(engine: Engine) -> None:
+def test_the_death_of_the_process_that_ran_it_alone_ends_a_job(engine: Engine) -> None:
     case = Case(engine, end_as)
     died(case, State.RUNNING)
     case.tables = Tables(engine)
-    (case.claimed,) = claim(engine, 1, f"{case.tables.child.incarnation}:1")
+    (case.claimed,) = claim_suspect(engine, f"{case.tables.child.incarnation}:1")
     case.tables.seat([case.claimed])
     died(case, State.RUNNING)
     assert_is(case.row(), Row("dead", losses=4, cause="died"))

@@ -26,7 +26,7 @@ from tests.app.jobs import leave_effect
 from tests.app.models import Effect
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, on_sqlite, with_tables
-from tests.processes.parts import Tables, claim, claimed, plan, states
+from tests.processes.parts import Tables, claim, claim_suspect, claimed, plan, states
 from tests.threads import Session, session
 
 pytestmark = with_tables
@@ -183,7 +183,9 @@ def test_after_ten_losses_in_a_row_a_job_is_dead(engine: Engine) -> None:
         assert rescue.reap(engine, 10) == 1
         row = Job.objects.using(engine.alias).get()
         assert (row.status, row.losses, row.attempts) == ("dead" if number == 10 else "ready", number, 0)
-        claim(engine, 1)
+        # From the second on it is to be run alone.
+        assert len(claim(engine, 1)) == (number == 1)
+        assert len(claim_suspect(engine)) == (1 < number < 10)
     assert row.last_error.startswith("Lost 10 times in a row, never seen to end.")
     assert len(row.history) == 10
 

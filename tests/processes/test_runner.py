@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
 
 from django_jobs import Retry, registry
+from django_jobs.conf import Conf
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, Done, Settlement
 from django_jobs.registry import JobType
@@ -40,7 +42,9 @@ class Probes:
         return self.answer
 
 
-def run(engine: Engine, monkeypatch: pytest.MonkeyPatch, function: Any, **values: Any) -> Done | Settlement:
+def run(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, function: Any, settings: Conf = SETTINGS, **values: Any
+) -> Done | Settlement:
     """Run a function as a job of its own type."""
     fields = {name: getattr(nothing.job_type, name) for name in JobType.__dataclass_fields__}
     job_type = JobType(**{**fields, "name": "test", "function": lambda number: function(), "max_attempts": 8})
@@ -48,7 +52,7 @@ def run(engine: Engine, monkeypatch: pytest.MonkeyPatch, function: Any, **values
     payload = json.dumps({"args": [0], "kwargs": {}})
     given = {"id": 1, "token": 1, "locked_by": "inc:1", "type": "test", "payload": payload, "attempts": 0}
     job = Claimed(**{**given, "max_attempts": 8, "idempotency_key": None, "timeout": None, "slot": None, **values})
-    return Runner(engine, SETTINGS, "host:1").run(job, None)  # type: ignore[arg-type]
+    return Runner(engine, settings, "host:1").run(job, None)  # type: ignore[arg-type]
 
 
 def raises(error: BaseException) -> Any:
@@ -267,3 +271,32 @@ def test_a_session_that_was_ended_between_two_jobs_costs_the_second_nothing(
 def test_an_error_in_short_is_one_line_of_at_most_500_characters(text: str) -> None:
     short = describe(ValueError(text))
     assert (len(short) <= 500, len(short.splitlines())) == (True, 1)
+
+
+# Memory.
+
+
+def test_memory_that_a_run_alone_may_not_have_convicts_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS, solo_memory=64 * 2**20)
+    ended = run(engine, monkeypatch, lambda: bytearray(2**40), settings)
+    assert isinstance(ended, Settlement)
+    assert (ended.status, ended.counts, ended.cause, ended.delay) == ("dead", "loss", "out of memory", None)
+    first, _, rest = str(ended.error).partition("\n")
+    assert first == "Ran alone, and wanted more memory than SOLO_MEMORY allows (64 MiB)."
+    assert rest.rstrip().endswith("MemoryError")
+    assert json.loads(str(ended.entry))["error"] == first
+
+
+def test_without_a_limit_of_ours_a_want_of_memory_is_an_error_like_any(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = run(engine, monkeypatch, lambda: bytearray(2**50))
+    assert isinstance(ended, Settlement)
+    assert (ended.status, ended.counts, ended.cause) == ("ready", "attempt", "raised")
+
+
+def test_any_other_error_under_a_limit_is_the_jobs_own(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS, solo_memory=64 * 2**20)
+    ended = run(engine, monkeypatch, raises(ValueError("no")), settings)
+    assert isinstance(ended, Settlement)
+    assert (ended.status, ended.counts, ended.cause) == ("ready", "attempt", "raised")

@@ -1,4 +1,6 @@
--- Claims the suspect that is due longest, to be run with nothing beside it. Called by PostgreSQLEngine.claim_suspect.
+-- Claims one suspect that is due, to be run with nothing beside it. Called by PostgreSQLEngine.claim_suspect.
+-- Of those that were lost least often, the one due longest: when whole trees are killed, from ordinary processes as well,
+-- the suspect that runs meanwhile is charged each time. So that is spread over all of them, and the innocent end first.
 -- Suspects are few, and have an index of their own: what other reasons have parked is not read.
 UPDATE django_jobs_job
    SET status = 'running', parked = NULL, token = token + 1, locked_by = %(locked_by)s,
@@ -16,7 +18,7 @@ UPDATE django_jobs_job
                              FROM django_jobs_pause pause
                             WHERE (until IS NULL OR until > statement_timestamp())
                               AND pause.name = CASE kind WHEN 'queue' THEN queue ELSE type END)
-         ORDER BY run_at, id
+         ORDER BY losses, run_at, id
          LIMIT least(%(limit)s::bigint, 1)
            FOR UPDATE SKIP LOCKED))
 RETURNING priority, run_at, parked, id, token, type, payload::text, attempts, max_attempts,
