@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_jobs")
 FAILURE_SECONDS = 5.0
 _failures_said: dict[str, float] = {}
+_long_atomic: set[str] = set()
 
 
 def say(level: int, text: str, *values: object, **options: Any) -> None:
@@ -132,6 +133,36 @@ def database_back(process: str, seconds: float) -> None:
 
 def job_done(claimed: Claimed, seconds: float) -> None:
     say(logging.DEBUG, "Job %d %s done in %.3f s", claimed.id, claimed.type, seconds, extra=_job(claimed))
+
+
+def job_done_unheard(claimed: Claimed, seconds: float) -> None:
+    say(logging.INFO,
+        "Job %d %s is done, after %.1f s: its COMMIT was made, though no answer came",
+        claimed.id, claimed.type, seconds, extra=_job(claimed),
+    )  # fmt: skip
+
+
+def hook_failed(claimed: Claimed, error: BaseException) -> None:
+    say(logging.ERROR,
+        "Job %d %s is committed, but a hook of its transaction (on_commit) failed; it does not run again: %s",
+        claimed.id, claimed.type, error, exc_info=error, extra=_job(claimed),
+    )  # fmt: skip
+
+
+def atomic_again(claimed: Claimed, error: BaseException) -> None:
+    say(logging.INFO,
+        "Job %d %s: another transaction was in the way, so it is rolled back and called again: %s",
+        claimed.id, claimed.type, str(error).strip().replace("\n", " "), extra=_job(claimed),
+    )  # fmt: skip
+
+
+def atomic_is_long(claimed: Claimed, seconds: float, cost: str) -> None:
+    if claimed.type not in _long_atomic:
+        _long_atomic.add(claimed.type)
+        say(logging.WARNING,
+            "Job %d %s is atomic and took %.1f s: %s. Keep atomic jobs short; this is said once for a type",
+            claimed.id, claimed.type, seconds, cost, extra=_job(claimed),
+        )  # fmt: skip
 
 
 def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: float | None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -35,6 +35,9 @@ class Engine(ABC):
     # Whether a lease that ran out by the database's clock means that its job is to be taken back.
     reaps_by_lease: bool
     name: str
+    # From so many seconds on an atomic run is warned about, and why.
+    long_atomic: float
+    long_atomic_cost: str
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -171,6 +174,31 @@ class Engine(ABC):
 
     @abstractmethod
     def expired_exist(self) -> bool: ...
+
+    def turn(self, waits: Callable[[], bool]) -> AbstractContextManager[bool]:
+        """Wait until an atomic run may begin, for as long as `waits()`; say whether it may."""
+        return nullcontext(True)
+
+    @abstractmethod
+    def for_atomic_run(self) -> AbstractContextManager[None]:
+        """Connect, and have the next transaction be one for an atomic run, whatever the project's defaults say."""
+
+    @abstractmethod
+    def mark(self, mark: str, idle: float, limit: float | None) -> None:
+        """Mark the transaction as that of one run. `idle`: seconds after which the server ends it, when it is asked
+        nothing; `limit`: those of each statement, None for the project's own."""
+
+    @abstractmethod
+    def broken_by(self) -> str | None:
+        """Say what ended the open transaction, or made it fail, as far as this side knows; None if it is usable."""
+
+    @abstractmethod
+    def check_deferred(self) -> None:
+        """Check the constraints that were deferred to the COMMIT, if they can be checked before it."""
+
+    @abstractmethod
+    def is_marked(self, mark: str, limit: float) -> bool:
+        """Say whether the open transaction is the marked one; its statements take `limit` seconds at most from here."""
 
     @abstractmethod
     def acting(self) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ import psycopg
 
 from django_jobs.engines.base import milliseconds
 from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
-from django_jobs.engines.postgresql_storing import PostgreSQLStoring
+from django_jobs.engines.postgresql_atomic import PostgreSQLAtomic
 from django_jobs.engines.sql import statement
 from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult, Done, Expired, Look, Run, Settlement
 
@@ -18,7 +18,7 @@ from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult, Done, E
 LARGE_RESULT = 20_000
 
 
-class PostgreSQLEngine(PostgreSQLStoring):
+class PostgreSQLEngine(PostgreSQLAtomic):
     name = "postgresql"
     reaps_by_lease = True
 

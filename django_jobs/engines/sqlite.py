@@ -9,9 +9,9 @@ from typing import Any
 from django.db.utils import DatabaseError
 
 from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
+from django_jobs.engines.sqlite_atomic import SQLiteAtomic
 from django_jobs.engines.sqlite_parts import IN_FORCE, LATER, NOW, not_paused, one_of, read, served
 from django_jobs.engines.sqlite_settling import Before, settle_one, with_line
-from django_jobs.engines.sqlite_storing import SQLiteStoring
 from django_jobs.engines.values import (
     Claimed,
     ClaimOrder,
@@ -32,7 +32,7 @@ _CLAIMED = (
 _KEPT_KEY = "idempotency_key = CASE WHEN key_holds = 'window' THEN idempotency_key END"
 
 
-class SQLiteEngine(SQLiteStoring):
+class SQLiteEngine(SQLiteAtomic):
     """Portable statements, one row at a time, inside transactions that take the write lock at their start."""
 
     name = "sqlite"

@@ -103,6 +103,7 @@ class Settlement(NamedTuple):
 
     `delay`: seconds from now to `run_at`, doubled with each loss in a row (six times at most); None keeps `run_at`.
     `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
+    `stored`: what the job has come to, when that was committed together with what the run wrote.
     """
 
     run: Run
@@ -113,6 +114,7 @@ class Settlement(NamedTuple):
     witnessed: bool = False
     error: str | None = None
     entry: str | None = None
+    stored: str | None = None
 
     @property
     def suspicious(self) -> bool:
@@ -128,6 +130,7 @@ def released(run: Run) -> Settlement:
 class Done(NamedTuple):
     run: Run
     result: str | None
+    stored: str | None = None
 
 
 class Expired(NamedTuple):

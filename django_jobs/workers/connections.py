@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_jobs.engines.idle import in_transaction
+from django_jobs.exceptions import JobsError
 
 SQLITE_WAIT = 30.0
 # With these, all is well again within ten seconds of the end of any outage, however long a lease is.
@@ -23,6 +24,16 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 1.5
 _threads = threading.local()
 _CONNECT = inspect.unwrap(BaseDatabaseWrapper.connect).__code__
+
+
+class TransactionLeftOpen(JobsError):
+    """A handler ended with a transaction open, or with autocommit off."""
+
+    def __init__(self, aliases: list[str]) -> None:
+        super().__init__(
+            f"The handler ended with a transaction open on the database {', '.join(map(repr, aliases))}; it was rolled "
+            "back. Use `with transaction.atomic()`, which ends what it begins."
+        )
 
 
 def configure_connections(role: str, lease: float) -> None:
@@ -108,7 +119,7 @@ def discard_all() -> None:
     """Throw away every connection of this thread, whatever state it is in."""
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None:
-            _discard(connection)
+            discard(connection)
 
 
 def watch(alias: str) -> None:
@@ -146,17 +157,23 @@ def _is_cut(error: BaseException) -> bool:
 
 def discard_open_transactions() -> list[str]:
     """Throw away every connection of this thread that was left in a transaction; return their aliases."""
-    found = []
-    for connection in connections.all(initialized_only=True):
-        raw: Any = connection.connection
-        if raw is None or not in_transaction(connection):
-            continue
-        _discard(connection)
-        found.append(connection.alias)
+    found = left_open()
+    for alias in found:
+        discard(connections[alias])
     return found
 
 
-def _discard(connection: BaseDatabaseWrapper) -> None:
+def left_open() -> list[str]:
+    """Return the aliases of which this thread has a transaction open."""
+    return [
+        connection.alias
+        for connection in connections.all(initialized_only=True)
+        if connection.connection is not None and in_transaction(connection)
+    ]
+
+
+def discard(connection: BaseDatabaseWrapper) -> None:
+    """Throw away a connection of this thread, whatever state it is in."""
     # Django's wrapper refuses to close inside an atomic block: both are thrown away.
     try:
         connection.connection.close()

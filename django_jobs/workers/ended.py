@@ -106,6 +106,10 @@ def _account_one(region: Region, item: Ended, status: str) -> None:
     elif isinstance(outcome, Done):
         region.count(status)
         log.job_settled(item.claimed, status, status, "a person asked for it while it ran", None)
+    elif status == "done":
+        # An atomic run whose COMMIT was made, and got no answer.
+        region.count("done")
+        log.job_done_unheard(item.claimed, item.seconds)
     else:
         stopped = outcome.cause == STOPPED
         region.count("stopped" if stopped else "retried" if status == "ready" else status)

@@ -108,7 +108,7 @@ class Executor:
             self._run_all(index)
 
     def _run_all(self, index: int) -> None:
-        runner = Runner(self._engine, self._settings, self._label)
+        runner = Runner(self._engine, self._settings, self._label, self._writer.reported)
         while True:
             assigned = self._queue.get()
             try:

@@ -36,7 +36,8 @@ class PinnedCall:
         self.error: BaseException | None = None
 
     def make(self, function: Callable[[], Any]) -> None:
-        """Call the function in this thread, and keep as `value` or `error` how it ended."""
+        """Call the function in this thread, and keep as `value` or `error` how it ended; again, if not interrupted."""
+        self.value, self.error = _NOT_RETURNED, None
         try:
             try:
                 self._inside = True

@@ -7,6 +7,8 @@ import json
 import os
 import time
 from asyncio import CancelledError
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -16,14 +18,16 @@ from django_jobs import payload, registry
 from django_jobs.conf import Conf
 from django_jobs.context import Context, current
 from django_jobs.engines.base import Engine
-from django_jobs.engines.causes import CONNECTION_BROKE, DATABASE_AWAY, DEADLINE, STOPPED
+from django_jobs.engines.causes import CONNECTION_BROKE, DATABASE_AWAY, DEADLINE, OUTCOME_LOST, STOPPED
 from django_jobs.engines.idle import may_be_dead
-from django_jobs.engines.values import Claimed, Counts, Done, Settlement, released
-from django_jobs.exceptions import InvalidJobType, JobsError
+from django_jobs.engines.values import Claimed, Counts, Done, Run, Settlement, released
+from django_jobs.exceptions import AtomicBroken, InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry, late
 from django_jobs.registry import JobType
+from django_jobs.workers.atomic import AtomicRun, IdleTooLong, LeaseLost, NotStarted, OutcomeLost
 from django_jobs.workers.connections import (
+    TransactionLeftOpen,
     answer_timeout,
     broke,
     connect_failed,
@@ -35,7 +39,7 @@ from django_jobs.workers.connections import watch as watch_connections
 from django_jobs.workers.coroutines import run_async
 from django_jobs.workers.deadlines import Watch
 from django_jobs.workers.errors import chain, describe, full_text
-from django_jobs.workers.watchdog import guarded
+from django_jobs.workers.watchdog import NoAnswer, guarded
 
 # Seconds before a job that was lost with its database or connection is tried again.
 LOSS_PAUSE = 5.0
@@ -47,21 +51,15 @@ QUERY_CANCELED = "57014"
 _DOUBTFUL = (OperationalError, InterfaceError, InternalError)
 
 
-class TransactionLeftOpen(JobsError):
-    """A handler ended with a transaction open, or with autocommit off."""
-
-    def __init__(self, aliases: list[str]) -> None:
-        super().__init__(
-            f"The handler ended with a transaction open on the database {', '.join(map(repr, aliases))}; it was rolled "
-            "back. Use `with transaction.atomic()`, which ends what it begins."
-        )
-
-
 class Runner:
     """Runs jobs on one thread."""
 
-    def __init__(self, engine: Engine, settings: Conf, label: str) -> None:
+    def __init__(
+        self, engine: Engine, settings: Conf, label: str, reported: Callable[[Run], str | None] = lambda run: None
+    ) -> None:
+        """`reported` returns the latest progress of a run that is not stored yet."""
         self._engine = engine
+        self._reported = reported
         self._settings = settings
         self._label = label
         self._used_at = time.monotonic()
@@ -76,7 +74,8 @@ class Runner:
         try:
             if job_type is None:
                 raise JobsError(f"No function is registered as {claimed.type!r}.")
-            ended, failed = self._called(claimed, job_type, context, started, watch)
+            called = self._called_atomically if job_type.atomic else self._called
+            ended, failed = called(claimed, job_type, context, started, watch)
         except BaseException as error:
             failed = True
             ended = self._raised(claimed, job_type, error, started)
@@ -86,7 +85,7 @@ class Runner:
         elif failed:
             # What it did to its sessions, such as SET, must not make the next job fail as well.
             connections.close_all()
-        if left_open and not failed:
+        if left_open and not failed and ended.stored is None:
             ended = self._raised(claimed, job_type, TransactionLeftOpen(left_open), started)
         self._used_at = time.monotonic()
         return ended
@@ -102,6 +101,45 @@ class Runner:
         if isinstance(error, Outcome):
             return self._raised(claimed, job_type, error, started), False
         return self._failed(claimed, job_type, error, started, watch), True
+
+    def _called_atomically(
+        self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
+    ) -> tuple[Done | Settlement, bool]:
+        """Call the function in a transaction that is committed with the end of the run, as `_called` does without."""
+        run = AtomicRun(
+            self._engine, self._settings, claimed, job_type, watch, lambda: context.should_stop, self._reported
+        )
+        try:
+            call = partial(_call, job_type, claimed, context, watch)
+            return run.make(call, lambda value: self._returned(claimed, job_type, value, started)), False
+        except NotStarted:
+            return released(claimed.run), False
+        except Outcome as outcome:
+            return self._raised(claimed, job_type, outcome, started), False
+        except (LeaseLost, OutcomeLost, NoAnswer) as error:
+            return self._lost_end(claimed, job_type, error, started, watch), True
+        except AtomicBroken as error:
+            return self._settled(claimed, "failed", "end", "failed", error, started), True
+        except IdleTooLong as error:
+            return self._attempt(claimed, job_type, error, started), True
+        except BaseException as error:
+            return self._failed(claimed, job_type, error, started, watch), True
+
+    def _lost_end(
+        self, claimed: Claimed, job_type: JobType, error: Exception, started: float, watch: Watch
+    ) -> Settlement:
+        """Decide what it means that an atomic run's end was not written, or perhaps not: the writer asks the row."""
+        if isinstance(error, LeaseLost):
+            cause = OUTCOME_LOST
+        elif self._was_away():
+            cause = DATABASE_AWAY
+        elif isinstance(error, NoAnswer) or broke(self._engine.alias, chain(error)):
+            cause = CONNECTION_BROKE
+        elif watch.passed:  # by a cancellation that was meant for the function
+            return self._attempt(claimed, job_type, error, started, None, DEADLINE)
+        else:
+            cause = OUTCOME_LOST
+        return self._settled(claimed, "ready", "loss", cause, error, started, delay=LOSS_PAUSE)
 
     def _check_connections(self, now: float) -> None:
         idle = now - self._used_at > IDLE_BEFORE_CHECK

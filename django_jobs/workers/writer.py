@@ -60,6 +60,8 @@ class Writer:
         self._to_blame_for = to_blame_for
         self._away_since: float | None = None
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
+        # What was committed with its run: nothing is left to write.
+        self._stored: SimpleQueue[Ended] = SimpleQueue()
         # What is to be written next: each part in one statement. A part leaves only when its seats are free.
         self._parts: list[Part] = []
         self._tries = 0
@@ -77,6 +79,10 @@ class Writer:
         self._thread.start()
 
     def put(self, item: Ended) -> None:
+        if item.outcome.stored is not None:
+            self._stored.put(item)
+            self._ended.put(None)  # it may be waiting there
+            return
         self._weigh(ended.characters(item))
         self._ended.put(item)
         job_type = registry.find(item.claimed.type)
@@ -98,6 +104,10 @@ class Writer:
         """Keep the latest progress of a run, to be written within about half a second."""
         self._reports[run] = progress
 
+    def reported(self, run: Run) -> str | None:
+        """Return the latest progress of a run that is not written yet."""
+        return self._reports.get(run)
+
     def finish(self) -> None:
         """Write what is there and end; returns when all of it is durable."""
         self._finish.set()
@@ -112,6 +122,7 @@ class Writer:
     def _write_all(self) -> None:
         while not self._finished():
             self._region.tick_writes()
+            self._free_stored()
             try:
                 if not self._parts:
                     self._parts = ended.parts(self._gather())
@@ -125,7 +136,20 @@ class Writer:
         self._engine.connection.close()
 
     def _finished(self) -> bool:
-        return self._finish.is_set() and not self._parts and not self._aside and self._ended.empty()
+        return (
+            self._finish.is_set()
+            and not self._parts
+            and not self._aside
+            and self._ended.empty()
+            and self._stored.empty()
+        )
+
+    def _free_stored(self) -> None:
+        """Free the seats of runs that have stored their ends themselves: that needs no database."""
+        while not self._stored.empty():
+            item = self._stored.get()
+            self._free([item])
+            ended.account(self._region, [item], {item.claimed.id: str(item.outcome.stored)})
 
     def _gather(self) -> Part:
         """Wait for outcomes, and a moment longer for more; return those that came."""
@@ -173,9 +197,13 @@ class Writer:
         self._parts.pop(0)
         self._tries = 0
         for item in part:
+            self._weigh(-ended.characters(item))
+        self._free(part)
+
+    def _free(self, part: Part) -> None:
+        for item in part:
             self._reports.pop(item.claimed.run, None)
             self._region.mark(item.seat, State.FREE)
-            self._weigh(-ended.characters(item))
         self._freed([item.seat for item in part])
 
     def _after_error(self, part: Part, error: Exception) -> None:
