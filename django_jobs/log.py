@@ -225,6 +225,10 @@ def effects_never_settled(number: int, key: str, window: timedelta) -> None:
     )  # fmt: skip
 
 
+def effect_settled(key: str, what: str, by: str, why: str) -> None:
+    say(logging.INFO, "Effect %r: %s says that %s%s", key, by or "somebody", what, f": {why}" if why else "")
+
+
 def jobs_expired(number: int) -> None:
     say(logging.INFO, "%d jobs were cancelled: the time by which they had to start passed before a worker took them",
         number,

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
-from django_jobs.models import Job, Pause, Schedule, Worker
+from django_jobs.models import Effect, Job, Pause, Schedule, Worker
 from django_jobs.models.clock import Clock
 from django_jobs.queue.operate import FINISHED
 from django_jobs.schedules.status import OVERDUE
@@ -37,6 +37,7 @@ def status() -> dict[str, Any]:
         "pauses": pauses(),
         "unknown_types": _unknown_types(alias),
         "schedules": _schedules(alias),
+        "may_have_happened": _may_have_happened(alias),
     }
 
 
@@ -52,6 +53,13 @@ def _schedules(alias: str) -> dict[str, int]:
         "broken": on.filter(state__error__gt="").count(),
         "overdue": on.filter(Q(state=None) | Q(unseen | late, state__error="")).count(),
     }
+
+
+def _may_have_happened(alias: str) -> dict[str, Any]:
+    """Count the effects outside the database of which no answer was seen and that nobody has under way."""
+    found = Effect.objects.using(alias).may_have_happened().order_by("-asked_at")[:COUNT_LIMIT]
+    oldest = found.aggregate(number=Count("id"), oldest=Min("asked_at"), clock=Min(Now(), output_field=DateTimeField()))
+    return {"effects": oldest["number"], "oldest_seconds": _seconds(oldest["oldest"], oldest["clock"])}
 
 
 def pauses() -> list[dict[str, Any]]:

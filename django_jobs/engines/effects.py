@@ -47,6 +47,7 @@ class EffectStore:
     @property
     def in_transaction(self) -> bool:
         """Whether the caller has a transaction open, by whatever means."""
+        self._engine.connection.ensure_connection()  # the project may have autocommit off
         return in_transaction(self._engine.connection, of_test_case=False)
 
     def savepoint(self) -> AbstractContextManager[None]:

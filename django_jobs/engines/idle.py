@@ -45,11 +45,13 @@ def in_transaction(connection: BaseDatabaseWrapper, of_test_case: bool = True) -
     blocks: Any = connection.atomic_blocks
     if not of_test_case and blocks and blocks[-1]._from_testcase:
         return False
+    raw: Any = connection.connection
+    if raw is None:  # one that was never opened says of itself that autocommit is off
+        return connection.in_atomic_block
     if connection.in_atomic_block or not connection.autocommit:
         return True
-    raw: Any = connection.connection
-    if raw is not None and connection.vendor == "postgresql":
+    if connection.vendor == "postgresql":
         return int(raw.pgconn.transaction_status) in (1, 2, 3)  # active, in a transaction, in a failed one
-    if raw is not None and connection.vendor == "sqlite":
+    if connection.vendor == "sqlite":
         return bool(raw.in_transaction)
     return False

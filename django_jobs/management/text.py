@@ -53,6 +53,7 @@ def status(state: dict[str, Any]) -> list[str]:
             f"due for {row['waiting_seconds']:.0f} s"
         )
     lines += _schedules(state["schedules"])
+    lines += _may_have_happened(state["may_have_happened"], limit)
     return [*lines, "", *_workers(state["workers"])]
 
 
@@ -61,6 +62,17 @@ def _schedules(counts: dict[str, int]) -> list[str]:
         return []
     said = ", ".join(f"{number} {name}" for name, number in counts.items() if number or name == "enabled")
     return [f"Schedules: {said}" + ("; see `jobs schedules`" if counts["broken"] or counts["overdue"] else "")]
+
+
+def _may_have_happened(found: dict[str, Any], limit: int) -> list[str]:
+    number = found["effects"]
+    if not number:
+        return []
+    said = "1 effect" if number == 1 else f"{number}{'+' if number >= limit else ''} effects"
+    return [
+        f"May have happened: {said} outside the database, without an answer for up to {found['oldest_seconds']:.0f} s; see "
+        "Effects in the admin"
+    ]
 
 
 def _paused(row: dict[str, Any]) -> str:

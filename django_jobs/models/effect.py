@@ -3,15 +3,25 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.models.job import Job
+
 
 class EffectQuerySet(models.QuerySet["Effect"]):
-    def may_have_happened(self) -> EffectQuerySet:
-        """Effects outside the database that were asked for, and of which no answer was seen."""
+    def unanswered(self) -> EffectQuerySet:
+        """Effects outside the database that were asked for, and of which no answer was seen yet."""
         return self.filter(kind=Effect.Kind.OUTSIDE, answered_at__isnull=True)
+
+    def may_have_happened(self) -> EffectQuerySet:
+        """Unanswered effects whose job does not run now, so that nobody has them under way."""
+        return self.unanswered().exclude(self.job_runs())
+
+    def job_runs(self) -> Exists:
+        """Whether the job of an effect runs now."""
+        return Exists(Job.objects.using(self.db).running().filter(pk=OuterRef("job_id")))
 
 
 class EffectManager(models.Manager["Effect"].from_queryset(EffectQuerySet)):  # type: ignore[misc]

@@ -25,7 +25,7 @@ def purge(engine: Engine) -> int:
         ids = list(old.values_list("pk", flat=True)[:BATCH])
         if not ids:
             return 0
-        unsettled = effects.may_have_happened().filter(pk__in=ids).order_by("asked_at")
+        unsettled = effects.unanswered().filter(pk__in=ids).order_by("asked_at")
         keys = list(unsettled.values_list("key", flat=True))
         if keys:
             log.effects_never_settled(len(keys), keys[0], window)

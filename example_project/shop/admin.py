@@ -13,7 +13,7 @@ class VendorAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(Product)
 class ProductAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ["code", "name", "vendor", "price_cents"]
+    list_display = ["code", "name", "vendor", "price_cents", "sold"]
     list_select_related = ["vendor"]
     search_fields = ["code", "name"]
     raw_id_fields = ["vendor"]

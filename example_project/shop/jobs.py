@@ -10,10 +10,11 @@ from django.core.files import File
 from django.core.files.storage import default_storage, storages
 from django.core.mail import EmailMessage
 from django.db import transaction
+from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_jobs import Backoff, Context, Snooze, job, schedule
+from django_jobs import Backoff, Context, Snooze, job, once, outside, schedule
 from example_project.shop import catalogue, ean13, labels, payments, pricelist, stock, takings
 from example_project.shop.models import DemoRun, Order, Product, Receipt
 from example_project.shop.storage import AtomicFileSystemStorage
@@ -40,15 +41,18 @@ def import_catalogue(context: Context, part: int, parts: int) -> int:
 # A broken file does not get better with time, so this type gives up soon.
 @job(name="shop.import_prices", max_attempts=3, backoff=Backoff(base=0.5, factor=2, cap=2))
 def import_prices(run: int, name: str) -> int:
-    """Take over a supplier's price list, all of it or nothing, and order a new label for each product in it."""
+    """Take over a supplier's price list, all of it or nothing, and order a new label for each product in it.
+
+    An ordinary job may run again after it has committed. `once` finds its key then, which was committed with the prices
+    and the orders of the labels, and nothing is ordered twice.
+    """
     prices = list(pricelist.read_prices(catalogue.DATA / name))
-    # The labels are ordered in the transaction that stores the prices: both are there, or neither.
-    with transaction.atomic():
-        products = stock.put_prices(prices)
-        for product in products:
-            key = f"label:{run}:{stock.article(product)}"
-            draw_label.using(idempotency_key=key).enqueue(run, product.pk)
-    return len(products)
+    with transaction.atomic(), once(f"prices:{run}:{name}") as first:
+        if first:
+            products = stock.put_prices(prices)
+            draw_label.enqueue_many([draw_label.call(run, product.pk) for product in products])
+            first.result = len(products)
+    return int(first.result)
 
 
 @job(name="shop.draw_label", queue="labels", max_attempts=5)
@@ -82,40 +86,58 @@ def _store_label(run: int, product: Product) -> str:
     name="shop.charge_order",
     queue="payments",
     priority=10,
-    takes_context=True,
     max_attempts=6,
     backoff=Backoff(base=0.5, factor=3, cap=30),
     timeout=60,
 )
-def charge_order(context: Context, order_id: int) -> str:
-    """Have an order paid. The payment service is given this job's key, which is the same in every run: when a run
-    dies after the service has charged and before it was recorded here, the next run asks again and nothing is
-    charged twice."""
+def charge_order(order_id: int) -> str:
+    """Have an order paid at the payment service, and have the payment booked.
+
+    That we ask is committed before the call, and the answer after it. A run that finds the answer does not ask again;
+    one that finds only the question asks with the same key, for which the service charges once.
+    """
     order = Order.objects.get(pk=order_id)
     if order.paid_at is not None:
         return order.payment
     url = DemoRun.objects.latest("pk").payment_url
-    number = payments.charge(url, key=context.idempotency_key, order=order.number, cents=order.total_cents)
-    # Paid and "a receipt is to be sent" become true together.
-    with transaction.atomic():
-        Order.objects.filter(pk=order_id, paid_at__isnull=True).update(paid_at=Now(), payment=number)
-        send_receipt.using(idempotency_key=f"receipt:{order.number}").enqueue(order_id)
-    return number
+    with outside(f"charge:{order.number}") as call:
+        if not call.answered:
+            call.result = payments.charge(url, key=call.key, order=order.number, cents=order.total_cents)
+    book_payment.using(idempotency_key=f"book:{order.number}").enqueue(order_id, call.result)
+    return str(call.result)
+
+
+@job(name="shop.book_payment", queue="payments", priority=10, atomic=True)
+def book_payment(order_id: int, payment: str) -> None:
+    """Book a payment: the order is paid, its goods are sold, and a receipt is to be sent.
+
+    All of it and the end of this job are one transaction. So the goods are counted without looking whether that was done,
+    and the receipt needs no key to be ordered once.
+    """
+    order = Order.objects.get(pk=order_id)
+    Order.objects.filter(pk=order_id).update(paid_at=Now(), payment=payment)
+    for line in order.lines.order_by(
+        "product_id"
+    ):  # always in one order, so that two bookings do not wait for each other
+        Product.objects.filter(pk=line.product_id).update(sold=F("sold") + line.quantity)
+    send_receipt.enqueue(order_id)
 
 
 @job(name="shop.send_receipt", queue="mail", priority=5, max_attempts=5)
 def send_receipt(order_id: int) -> str:
     """Mail the receipt of a paid order, unless that was done.
 
-    A crash between the mail and the commit makes a second mail: mail servers know no keys.
+    A mail server knows no keys: of a mail that was asked for without an answer nobody can tell whether it was sent. Then
+    it is sent again, since two receipts are better than none. A job that does harm by that would raise `Fail` instead,
+    and leave it to a person.
     """
-    with transaction.atomic():
-        order = Order.objects.select_for_update().get(pk=order_id)
-        _receipt, new = Receipt.objects.get_or_create(order=order)
-        if not new:
-            return "was sent before"
-        _mail(order).send()
-    return f"sent to {order.email}"
+    order = Order.objects.get(pk=order_id)
+    with outside(f"receipt:{order.number}") as call:
+        if not call.answered:
+            _mail(order).send()
+            call.result = f"sent to {order.email}"
+    Receipt.objects.get_or_create(order=order)
+    return str(call.result)
 
 
 def _mail(order: Order) -> EmailMessage:
@@ -147,9 +169,13 @@ def record_takings(context: Context) -> str:
 @job(name="shop.mail_week", queue="mail", takes_context=True)
 def mail_week(context: Context) -> str:
     """Mail the owner what the last seven days brought."""
-    mail = takings.summary(takings.day_before(context.slot or timezone.now()))
-    mail.send()
-    return str(mail.subject)
+    last = takings.day_before(context.slot or timezone.now())
+    with outside(f"week:{last}") as call:
+        if not call.answered:
+            mail = takings.summary(last)
+            mail.send()
+            call.result = mail.subject
+    return str(call.result)
 
 
 @schedule(every=timedelta(hours=6), missed="skip", overlap="skip")

@@ -17,6 +17,7 @@ class Product(models.Model):
     code = models.CharField(max_length=4)
     name = models.CharField(max_length=255)
     price_cents = models.PositiveIntegerField(null=True, blank=True)
+    sold = models.PositiveIntegerField(default=0, help_text="Pieces in orders that were paid.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["vendor", "code"], name="shop_product_article")]

@@ -19,7 +19,7 @@ TIMEOUT = 10.0
 def charge(base_url: str, *, key: str, order: str, cents: int) -> str:
     """Ask for a charge and return its number. The service charges once for a key, however often it is asked.
 
-    Raises OSError when there is no answer or the answer is an error.
+    Raises OSError when there is no answer, and then it may have charged, or when the answer is an error.
     """
     request = urllib.request.Request(
         f"{base_url}/charges",
@@ -31,27 +31,33 @@ def charge(base_url: str, *, key: str, order: str, cents: int) -> str:
 
 
 class PaymentService:
-    """Remembers the charge of each key, counts, and is out of order for the first calls of chosen orders."""
+    """Takes every call and counts; a call with a key that it knows is answered with the charge of that key.
+
+    `lost` says of how many calls for an order the answer gets lost on the way: they are counted, and charged, all the same.
+    """
 
     def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
+        # By order and key.
+        self.calls: Counter[tuple[str, str]] = Counter()
         self.charges: dict[str, dict[str, Any]] = {}
-        self.outages: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def handle(self, key: str, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Return the status and the answer for one call."""
+    def handle(self, key: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the answer to a call, None when it gets lost."""
         order, cents = str(body["order"]), int(body["cents"])
         with self._lock:
-            self.calls[order] += 1
-            if self.outages[order] > 0:
-                self.outages[order] -= 1
-                self.refused[order] += 1
-                return 503, {"error": "out of order for a moment"}
+            self.calls[order, key] += 1
             number = f"ch_{len(self.charges) + 1:05d}"
             answer = self.charges.setdefault(key, {"charge": number, "order": order, "cents": cents})
-            return 200, answer
+            if self.lost[order] > 0:
+                self.lost[order] -= 1
+                return None
+            return answer
+
+    def calls_for(self, order: str) -> int:
+        with self._lock:
+            return sum(number for (of, _key), number in self.calls.items() if of == order)
 
     def charges_of(self, order: str) -> list[dict[str, Any]]:
         with self._lock:
@@ -78,10 +84,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         key = self.headers.get("Idempotency-Key", "")
+        status = 200
         try:
-            status, answer = self.service.handle(key, json.loads(self.rfile.read(length)))
+            answer = self.service.handle(key, json.loads(self.rfile.read(length)))
         except (ValueError, KeyError, TypeError) as error:
             status, answer = 400, {"error": repr(error)}
+        if answer is None:  # the connection ends without a word
+            return
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

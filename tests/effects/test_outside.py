@@ -135,6 +135,12 @@ def test_a_result_that_cannot_be_stored_leaves_what_may_have_happened(engine: En
     assert rows(engine) == [("outside", "a", 1, False, None)]
 
 
+@committed
+def test_it_may_be_the_first_that_a_thread_asks_of_the_database(engine: Engine, other: Session) -> None:
+    other.do(lambda: ask("a", 1))
+    assert rows(engine) == [("outside", "a", 1, True, 1)]
+
+
 def test_the_first_of_two_answers_stays(engine: Engine) -> None:
     with outside("a") as slow:
         ask("a", "fast")

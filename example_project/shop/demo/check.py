@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from email import message_from_bytes
 from typing import TYPE_CHECKING
 
+from django.db.models import Sum
 from PIL import Image
 
 from example_project.shop.catalogue import DATA, USB_IDS
 from example_project.shop.demo import work
-from example_project.shop.models import Order, Product, Receipt, Vendor
+from example_project.shop.models import Order, OrderLine, Product, Receipt, Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from example_project.shop.demo.work import Run
     from example_project.shop.payments import PaymentService
 
-OUTAGES = 2
+LOST_ANSWERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +60,26 @@ def _sales(run: Run, service: PaymentService) -> Iterator[tuple[str, int, int]]:
     mails = mails_by_order(run.mails)
     yield "orders paid", work.ORDERS, sum(order.paid_at is not None for order in orders)
     yield "orders charged exactly once", work.ORDERS, len(once)
-    yield "calls refused by the payment service", OUTAGES, service.refused[run.unlucky_order]
+    yield "calls for the order whose answers were lost", LOST_ANSWERS + 1, service.calls_for(run.unlucky_order)
+    yield "calls for all other orders", work.ORDERS - 1, service.calls.total() - service.calls_for(run.unlucky_order)
+    yield "pieces counted as sold", _pieces_in_paid_orders(), Product.objects.aggregate(sold=Sum("sold"))["sold"]
     yield "receipts recorded", work.ORDERS, Receipt.objects.filter(order__run_id=run.number).count()
     yield "orders with exactly one mail", work.ORDERS, sum(mails[order.number] == 1 for order in orders)
 
 
+def _pieces_in_paid_orders() -> int:
+    """Return the pieces of the orders of all runs."""
+    paid = OrderLine.objects.filter(order__paid_at__isnull=False)
+    return int(paid.aggregate(pieces=Sum("quantity"))["pieces"] or 0)
+
+
 def _jobs(run: Run) -> Iterator[tuple[str, int, int]]:
     jobs = run.jobs()
-    # The two price lists, and for an order its charge and its receipt.
-    yield "jobs in all", work.PARTS + 2 + rows_of_prices() + 2 * work.ORDERS, jobs.count()
+    # The two price lists, and for an order its charge, its booking and its receipt.
+    yield "jobs in all", work.PARTS + 2 + rows_of_prices() + 3 * work.ORDERS, jobs.count()
     yield "jobs not ended", 0, run.unfinished().count()
     yield "jobs that failed first and recovered", 1, jobs.filter(status="done", attempts__gt=0).count()
-    unlucky = jobs.filter(idempotency_key=f"charge:{run.unlucky_order}", status="done", attempts=OUTAGES)
+    unlucky = jobs.filter(idempotency_key=f"charge:{run.unlucky_order}", status="done", attempts=LOST_ANSWERS)
     yield "... of them the charge of the unlucky order", 1, unlucky.count()
     yield "jobs in the dead-letter list", 1, jobs.filter(status__in=["dead", "failed"]).count()
     broken = jobs.filter(type="shop.import_prices", status="dead", attempts=3)

@@ -41,7 +41,7 @@ def play(*, once: bool, within: float, port: int | None, say: Callable[[str], No
     with _signals_raise(), _alone(), served(service) as url, nullcontext() if once else web.opened(port) as server:
         tables.prepare(say)
         run = work.Run.begin(url)
-        service.outages[run.unlucky_order] = check.OUTAGES
+        service.lost[run.unlucky_order] = check.LOST_ANSWERS
         say(f"Run {run.number}: a shop takes over its catalogue, draws labels, and charges {work.ORDERS} orders.")
         with Workers() as workers:
             ended = _work_through(run, workers, within)

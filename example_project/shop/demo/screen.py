@@ -24,6 +24,7 @@ TYPES = (
     "shop.import_prices",
     "shop.draw_label",
     "shop.charge_order",
+    "shop.book_payment",
     "shop.send_receipt",
 )
 

@@ -29,7 +29,7 @@ FINAL = (Job.Status.DONE, Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's jobs have its number in their keys: jobs left by a run that was stopped may still enqueue others now."""
+    """A run's jobs have its number in their keys or arguments: jobs left by a stopped run may still enqueue others now."""
 
     number: int
     after: int
@@ -47,11 +47,19 @@ class Run:
     def jobs(self) -> JobQuerySet:
         found: JobQuerySet = Job.objects.using(router.db_for_write(Job))
         # The id only narrows the search.
-        return found.filter(self._keys(), id__gt=self.after)
+        return found.filter(self._keys() | self._arguments(), id__gt=self.after)
 
     def _keys(self) -> Q:
-        starts = ("import:{}:", "prices:{}:", "label:{}:", "charge:{}-", "receipt:{}-")
+        starts = ("import:{}:", "prices:{}:", "charge:{}-", "book:{}-")
         return reduce(or_, (Q(idempotency_key__startswith=start.format(self.number)) for start in starts))
+
+    def _arguments(self) -> Q:
+        """Those that are enqueued once without a key: by `once`, and by an atomic job."""
+        orders = list(
+            Order.objects.filter(run_id=self.number, number__in=self.order_numbers()).values_list("pk", flat=True)
+        )
+        labels = Q(type="shop.draw_label", payload__args__0=self.number, idempotency_key=None)
+        return labels | Q(type="shop.send_receipt", payload__args__0__in=orders)
 
     def unfinished(self, job_type: str = "") -> JobQuerySet:
         return self.jobs().exclude(status__in=FINAL).filter(type__startswith=job_type)
@@ -61,7 +69,7 @@ class Run:
 
     @property
     def unlucky_order(self) -> str:
-        """The order for which the payment service is out of order at first."""
+        """The order for which the answers of the payment service get lost at first."""
         return self.order_numbers()[ORDERS // 2]
 
     @property
