@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.contrib.admin import site
+from django.contrib.auth.models import User
 from django.db import connections
+from django.test import RequestFactory
 
+from django_jobs.admin.listing import COUNT_LIMIT
+from django_jobs.models import Job
 from tests.harness import Tree, wait_for
 
 # Each finds rows that must not be; a name, what to show of them, and the condition. Also true in the middle of a storm.
@@ -34,8 +39,8 @@ _ALWAYS = {
          WHERE lines > runs OR last > token OR (status = 'done' AND last = token)""",
     "parked and not waiting, or a suspect that waits and is not parked": """
         SELECT id, status, parked, suspect FROM django_jobs_job
-         WHERE parked IS NOT NULL AND status <> 'ready' OR (parked = 'suspect') <> (suspect AND status = 'ready')
-               AND parked IS DISTINCT FROM 'type' AND parked IS DISTINCT FROM 'pause'""",
+         WHERE parked IS NOT NULL AND status <> 'ready'
+            OR COALESCE(parked = 'suspect', false) <> (suspect AND status = 'ready')""",
 }
 # True as soon as what is alive has had the time that it may take.
 _SOON = {
@@ -53,6 +58,9 @@ _SOON = {
                               AND (pause.until IS NULL OR pause.until > clock_timestamp()))""",
 }
 
+# The states that the admin's list is narrowed to, each with the statuses that it shows.
+_ON_PAGE = {"done": ["done"], "running": ["running"], "dead-letters": ["dead", "failed"], "cancelled": ["cancelled"]}
+
 
 def assert_invariants(tree: Tree, timeout: float = 30.0) -> None:
     """Assert that the tables are in order now, and within `timeout` seconds what takes time; and that we count right."""
@@ -65,18 +73,30 @@ def assert_invariants(tree: Tree, timeout: float = 30.0) -> None:
 
 
 def _miscounted(tree: Tree) -> dict[str, Any]:
-    """Return what `jobs status --json` says another number of than SQL does, each with both."""
+    """Return what `jobs status --json` or the admin says another number of than SQL does, each with both."""
     said = tree.run("jobs", "status", "--json")
     assert said.returncode == 0, said.stderr
     state = json.loads(said.stdout)
-    rows = _ask(tree.alias, "SELECT status, count(*) FROM django_jobs_job GROUP BY status")
-    counted = {row[0]: row[1] for row in rows}
+    counted = dict(_ask(tree.alias, "SELECT status, count(*) FROM django_jobs_job GROUP BY status"))
     ours = {
         "running": sum(row["running"] for row in state["queues"]),
         "ready": sum(row["due"] + row["later"] + row["parked"] for row in state["queues"]),
         **state["finished"],
     }
-    return {name: (number, counted.get(name, 0)) for name, number in ours.items() if number != counted.get(name, 0)}
+    wrong = {name: (number, counted.get(name, 0)) for name, number in ours.items() if number != counted.get(name, 0)}
+    for name, statuses in _ON_PAGE.items():
+        number = min(sum(counted.get(status, 0) for status in statuses), COUNT_LIMIT)
+        if (shown := _shown(name)) != number:
+            wrong[f"the page of {name}"] = (shown, number)
+    return wrong
+
+
+def _shown(state: str) -> int:
+    """Return how many jobs the admin's list says to be in a state."""
+    request = RequestFactory().get("/", {"state": state})
+    request.user = User(is_superuser=True, is_staff=True, is_active=True)
+    answer: Any = site.get_model_admin(Job).changelist_view(request)
+    return int(answer.context_data["cl"].result_count)
 
 
 def _ask(alias: str, statement: str) -> list[tuple[Any, ...]]:
