@@ -79,6 +79,8 @@ class Worker:
         self._bided = 0
         self._raw: object = None
         self._reached = True
+        # By what this loop knows, the database cannot be reached or written: what was claimed could not run.
+        self._cut_off = False
 
     def run(self) -> None:
         """Work until told to stop or orphaned; return when every outcome is stored."""
@@ -92,7 +94,9 @@ class Worker:
             self._region.tick_claims()
             try:
                 pause = self._step()
-                pause = self._outage.check(self._probe) or pause
+                away_for = self._outage.check(self._probe)
+                back, self._cut_off = self._cut_off and not away_for, away_for > 0
+                pause = 0.0 if back else away_for or pause
                 self._reached = True
             except Exception as error:
                 pause = self._after_error(error)
@@ -124,8 +128,8 @@ class Worker:
     def _step(self) -> float:
         self._give_back_what_waits()
         self._prepare()
-        self._note_that_handlers_are_cut_off()
-        if self._writer.away or self._writer.crowded or self._outage.lasts:
+        self._cut_off |= self._handlers_are_cut_off()
+        if self._writer.away or self._writer.crowded or self._cut_off:
             pause = LONGEST_WAIT  # what ran could not be stored, or could not have run
         else:
             with self._guarded():
@@ -145,11 +149,13 @@ class Worker:
     def _probe(self) -> bool:
         return self._engine.probe(timeout=self._probe_timeout)
 
-    def _note_that_handlers_are_cut_off(self) -> None:
-        """Begin an outage when the database failed a handler while it is there for us: as when it is full."""
+    def _handlers_are_cut_off(self) -> bool:
+        """Tell whether the database fails handlers while it is there for us, as when it is full: that is an outage."""
         said, self._executor.cut_off = self._executor.cut_off, None
-        if said is not None and not self._probe():
-            self._outage.failed(OperationalError(self._engine.why_away))
+        if said is None or self._probe():
+            return False
+        self._outage.failed(OperationalError(self._engine.why_away))
+        return True
 
     def _is_supervised(self) -> bool:
         """Tell whether leases are being extended: if not, no more is claimed, since it could not be kept."""
@@ -196,6 +202,7 @@ class Worker:
         if self._must_stop():
             return 0.0
         if not self._probe():
+            self._cut_off = True
             return self._outage.failed(error)
         if self._outage.lasts:
             self._outage.over()  # it was sent in the last moments of the outage
