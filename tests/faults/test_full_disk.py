@@ -16,6 +16,7 @@ from django.db import connections
 
 from django_jobs import engines
 from django_jobs.engines import engine as engine_of
+from django_jobs.engines.postgresql import PostgreSQLEngine
 from example_project import postgres
 from tests import router
 from tests.app.jobs import leave_effect, nothing
@@ -23,7 +24,7 @@ from tests.faults.disks import Disk, small_disk
 from tests.faults.invariants import assert_invariants
 from tests.harness import Tree, wait_for
 from tests.processes.common import effects, lines, state, wait_seconds
-from tests.processes.outages import ALIAS, answers, away, back
+from tests.processes.outages import ALIAS, answers, away, back, read_only
 
 pytestmark = [pytest.mark.process, pytest.mark.postgresql]
 LEASE = {"LEASE": 3, "HEARTBEAT": 1}
@@ -109,6 +110,20 @@ def test_a_full_disk_is_waited_out_and_charges_nothing(on_small_disk: tuple[str,
     if vendor == "postgresql":
         assert_invariants(tree)
     assert workers.stop() == 0
+
+
+def test_a_role_that_may_make_no_temporary_table_is_asked_whether_it_may_write(server: postgres.Server) -> None:
+    with psycopg.connect(server.url, autocommit=True) as raw:
+        raw.execute("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC; CREATE ROLE poor LOGIN")
+    connections.settings["poor"] = {**connections.settings[ALIAS], "USER": "poor"}
+    try:
+        poor = PostgreSQLEngine("poor")
+        assert (poor.refusal(2), poor.probe(2)) == (None, True)
+        with read_only(server):
+            wait_for(lambda: poor.refusal(2) == "it is read-only (transaction_read_only is on)")
+            assert not poor.probe(2)
+    finally:
+        del connections.settings["poor"]
 
 
 def test_a_server_that_stops_for_want_of_room_for_its_log_is_an_outage(

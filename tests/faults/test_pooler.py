@@ -93,3 +93,21 @@ def test_a_tree_and_enqueuers_behind_a_pooler_do_all_that_they_do_without(
     Schedule.objects.using(ALIAS).all().delete()
     assert_invariants(pooled)
     assert workers.stop() == 0
+
+
+def test_a_crash_of_the_server_behind_a_pooler_is_waited_out_and_charges_nothing(
+    server: postgres.Server, pooled: Tree
+) -> None:
+    workers = pooled.start("--threads", "2", settings={"LEASE": 3, "HEARTBEAT": 1})
+    pids = workers.wait_until_ready()
+    for number in range(40):
+        leave_effect.using(delay=number / 10).enqueue(str(number))
+    wait_for(lambda: pooled.count(status="done") >= 5)
+    connections[ALIAS].close()
+    server.restart("immediate")
+    wait_for(lambda: pooled.count(status="done") == 40, 60.0, "all are done")
+    assert {key for key, _ in effects(pooled)} == {str(number) for number in range(40)}
+    assert [state(job) for job in pooled.jobs(attempts__gt=0)] == []
+    assert workers.worker_pids() == pids
+    assert_invariants(pooled)
+    assert workers.stop() == 0
