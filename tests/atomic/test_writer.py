@@ -51,7 +51,7 @@ def test_a_commit_that_is_still_under_way_is_waited_for_and_not_guessed_about(
     first, second = claimed(engine, 2)
     other.begin()
     other.do(lambda: engine.complete([Done(first.run, '"late"')]))
-    with desk(engine, timeout=0.3) as found:
+    with caplog.at_level("INFO"), desk(engine, timeout=0.3) as found:
         found.put((first, raised(first, counts="loss", cause=CONNECTION_BROKE)))
         wait_for(lambda: found.writer._aside, what="it is put aside, and holds up no other")
         found.put((second, Done(second.run, "2")))
@@ -64,3 +64,5 @@ def test_a_commit_that_is_still_under_way_is_waited_for_and_not_guessed_about(
     counts = {name: number for name, number in found.region.counters().items() if number}
     assert counts == ({"done": 2} if made else {"done": 1, "retried": 1})
     assert not [line for line in caplog.records if "Lost lease" in line.message]
+    unheard = [line for line in caplog.records if "its COMMIT was made, though no answer came" in line.message]
+    assert len(unheard) == int(made)
