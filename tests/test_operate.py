@@ -236,12 +236,15 @@ def test_a_requeued_job_stays_suspected_of_having_killed_its_process(engine: Eng
     job = nothing.enqueue()
 
     def die() -> str:
-        run = claim_one(engine)
+        claimed = engine.claim_suspect(order()).jobs
+        run = claimed[0].run if claimed else claim_one(engine)
+        ran_alone.append(bool(claimed))
         rescue.lose(
             engine, [(run, 0.1)], cause="died", error="by signal 9", worker="h:1", witnessed=True, max_uncounted=10
         )
         return str(job.refresh().status)
 
+    ran_alone: list[bool] = []
     assert die() == "ready"
     if between == "requeue":
         assert die() == "dead"
@@ -252,6 +255,7 @@ def test_a_requeued_job_stays_suspected_of_having_killed_its_process(engine: Eng
         assert engine.cancel_expired(10) == 1
     job.refresh().requeue()
     assert die() == "dead"
+    assert (ran_alone[0], ran_alone[-1]) == (False, True)
 
 
 @alone

@@ -156,6 +156,7 @@ def test_suspects_are_looked_for_at_once_when_a_process_has_ended(engine: Engine
     heart.rescue(Fallen(child=tables.child, seats=[], how=None, in_order=True, ours=True))
     heart._tick()
     assert heart.suspects == 1
+    heart._link.close()  # it has time-outs that the test's own must not have
 
 
 @on_postgresql
@@ -172,6 +173,7 @@ def test_suspects_are_looked_for_at_once_when_leases_ran_out(engine: Engine) -> 
         heart._suspecting.due = time.monotonic() + 60
         heart._tick()
     assert heart.suspects == 1
+    heart._link.close()
 
 
 @with_tables

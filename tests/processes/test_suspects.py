@@ -185,7 +185,7 @@ def test_burst_ends_when_suspects_have_run_and_leaves_those_that_nobody_may_star
 
 
 def test_eighty_suspects_are_run_one_by_one_and_stop_no_ordinary_work(tree: Tree) -> None:
-    suspects = [do_good.enqueue(f"suspect {number}", 0.1) for number in range(80)]
+    suspects = [do_good.enqueue(f"suspect {number}", 0.02) for number in range(80)]
     suspect(tree, *suspects)
     ordinary = [do_good.enqueue(f"good {number}") for number in range(50)]
     workers = tree.start("--burst", "--processes", "1", "--threads", "4")
