@@ -4,6 +4,7 @@ import inspect
 import re
 import sys
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +20,8 @@ from django_jobs.engines.values import ClaimOrder, Done
 from django_jobs.models import Job
 from django_jobs.schedules import code
 from django_jobs.workers.runner import Runner
+from example_project.shop import payments
+from example_project.shop.models import DemoRun, Order, Product, Vendor
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,6 +102,27 @@ def test_the_statements_of_the_page_on_schedules_can_be_pasted(engine: Engine) -
             cursor.execute(statement)
             cursor.fetchall()
     assert len(statements) == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_code_of_the_page_on_effects_works_as_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("shop", "shop.models", "shop.payments"):
+        monkeypatch.setitem(sys.modules, name, import_module(f"example_project.{name}"))
+    (text,) = blocks("docs/effects.md", "python")
+    module = run(text, "docs/effects.md", monkeypatch)
+    product = Product.objects.create(vendor=Vendor.objects.create(code="046d"), code="c52b")
+    service = payments.PaymentService()
+    with payments.served(service) as url:
+        order = Order.objects.create(run=DemoRun.objects.create(payment_url=url), number="1-001", total_cents=990)
+        order.lines.create(product=product, quantity=1, unit_cents=990)
+        assert [module.charge(order.pk) for _ in range(2)] == ["ch_00001"] * 2
+    assert service.calls == {("1-001", "charge:1-001"): 1}
+    assert [module.count_gifts("spring", product.pk) for _ in range(2)] == [1, 1]
+    assert module.book.job_type.atomic
+    assert list(Job.objects.values_list("type", "payload__args")) == [(module.book.name, [order.pk, "ch_00001"])]
+    module.book(order.pk, "ch_00001")
+    product.refresh_from_db()
+    assert (product.sold, Job.objects.filter(type=module.thank.name).count()) == (2, 1)
 
 
 def test_every_setting_is_documented_and_every_documented_one_exists() -> None:

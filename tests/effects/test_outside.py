@@ -10,6 +10,7 @@ from django.db import connections, transaction
 from django_jobs import InvalidJob, InvalidJobType, outside
 from django_jobs.engines.base import Engine
 from django_jobs.engines.effects import EffectStore
+from django_jobs.engines.idle import in_transaction
 from django_jobs.exceptions import JobsError
 from django_jobs.models import Effect
 from tests.effects.common import in_job, rows
@@ -137,6 +138,7 @@ def test_a_result_that_cannot_be_stored_leaves_what_may_have_happened(engine: En
 
 @committed
 def test_it_may_be_the_first_that_a_thread_asks_of_the_database(engine: Engine, other: Session) -> None:
+    assert other.do(lambda: in_transaction(connections[engine.alias])) is False
     other.do(lambda: ask("a", 1))
     assert rows(engine) == [("outside", "a", 1, True, 1)]
 
