@@ -27,8 +27,11 @@ class _Link:
     held: list[tuple[socket.socket, bytes]] = field(default_factory=list)
     # Ends that hung up during a silence: the other side hears of it afterwards.
     gone: set[socket.socket] = field(default_factory=set)
-    # The rest of what the server says on it is dropped.
+    # The rest of what the server says on it is dropped, and of what the client says.
     deaf: bool = False
+    mute: bool = False
+    # Whether it has said what makes it one of those that are meant.
+    meant: bool = False
 
     def other(self, end: socket.socket) -> socket.socket:
         return self.server if end is self.client else self.client
@@ -50,6 +53,8 @@ class Proxy:
         self._mode = "forward"
         self._delay = 0.0
         self._swallow: Callable[[bytes], bool] | None = None
+        self._after = b""
+        self._withholds = False
         # How many answers were swallowed.
         self.swallowed = 0
         self._listener: socket.socket | None = self._listen(0)
@@ -122,8 +127,13 @@ class Proxy:
         self._wake()
 
     @contextmanager
-    def swallow(self, text: bytes = COMMIT, times: int = 1) -> Iterator[None]:
-        """Pass on so many requests that hold this text, and nothing that the server says on their connections then."""
+    def swallow(
+        self, text: bytes = COMMIT, times: int = 1, *, after: bytes = b"", withhold: bool = False
+    ) -> Iterator[None]:
+        """Pass on so many requests that hold this text, and nothing that the server says on their connections then.
+
+        `after`: only on connections that have said this before. `withhold`: not even the request is passed on.
+        """
         left = times
 
         def decide(data: bytes) -> bool:
@@ -133,6 +143,7 @@ class Proxy:
             left -= 1
             return True
 
+        self._after, self._withholds = after, withhold
         self._swallow = decide
         try:
             yield
@@ -216,10 +227,12 @@ class Proxy:
             elif self._mode == "hold":
                 link.held.append((link.other(end), data))
             return
-        if end is link.client and self._swallow is not None and self._swallow(data):
-            link.deaf = True
-            self.swallowed += 1
-        if end is link.server and link.deaf:
+        if end is link.client and self._swallow is not None:
+            link.meant = link.meant or self._after in data
+            if link.meant and self._swallow(data):
+                link.deaf, link.mute = True, self._withholds
+                self.swallowed += 1
+        if (end is link.server and link.deaf) or (end is link.client and link.mute):
             if not data:
                 self._forget(link)
             return

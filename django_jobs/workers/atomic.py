@@ -72,6 +72,7 @@ class AtomicRun:
         watch: Watch,
         stop_asked: Callable[[], bool],
         reported: Callable[[Run], str | None],
+        committed: Callable[[Run], None],
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -80,8 +81,10 @@ class AtomicRun:
         self._watch = watch
         self._stop_asked = stop_asked
         self._reported = reported
+        self._tell_committed = committed
         self._limit = statement_timeout(settings.lease)
         self._raw: Any = None
+        self._has_hooks = False
         self._mark = ""
         self._broken: AtomicBroken | None = None
         self._committed = False
@@ -138,6 +141,8 @@ class AtomicRun:
         # The first hook of the transaction: those of the function must not be hindered by what it was.
         self._committed = True
         stack.close()
+        if self._has_hooks:
+            self._tell_committed(self._claimed.run)
 
     def _called(self, stack: ExitStack, call: Callable[[], Any]) -> Any:
         """Mark the transaction, and call the function in it."""
@@ -217,6 +222,7 @@ class AtomicRun:
         return statuses[run.id]
 
     def _commit(self, block: transaction.Atomic) -> None:
+        self._has_hooks = len(self._engine.connection.run_on_commit) > 1
         try:
             block.__exit__(None, None, None)
         except BaseException as error:

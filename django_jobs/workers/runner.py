@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import json
-import os
 import time
 from asyncio import CancelledError
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
 from django.db import InterfaceError, InternalError, OperationalError, connections, reset_queries
 
 from django_jobs import payload, registry
 from django_jobs.conf import Conf
-from django_jobs.context import Context, current
+from django_jobs.context import Context
 from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import CONNECTION_BROKE, DATABASE_AWAY, DEADLINE, OUTCOME_LOST, STOPPED
 from django_jobs.engines.idle import may_be_dead
@@ -26,6 +23,7 @@ from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry, late
 from django_jobs.registry import JobType
 from django_jobs.workers.atomic import AtomicRun, IdleTooLong, LeaseLost, NotStarted, OutcomeLost
+from django_jobs.workers.calling import call
 from django_jobs.workers.connections import (
     TransactionLeftOpen,
     answer_timeout,
@@ -36,7 +34,6 @@ from django_jobs.workers.connections import (
     discard_open_transactions,
 )
 from django_jobs.workers.connections import watch as watch_connections
-from django_jobs.workers.coroutines import run_async
 from django_jobs.workers.deadlines import Watch
 from django_jobs.workers.errors import chain, describe, full_text
 from django_jobs.workers.watchdog import NoAnswer, guarded
@@ -55,9 +52,16 @@ class Runner:
     """Runs jobs on one thread."""
 
     def __init__(
-        self, engine: Engine, settings: Conf, label: str, reported: Callable[[Run], str | None] = lambda run: None
+        self,
+        engine: Engine,
+        settings: Conf,
+        label: str,
+        reported: Callable[[Run], str | None] = lambda run: None,
+        committed: Callable[[Run], None] = lambda run: None,
     ) -> None:
-        """`reported` returns the latest progress of a run that is not stored yet."""
+        """`reported` returns the progress of a run that is not stored yet; `committed` is told of an atomic run's end
+        before what it hooked to its COMMIT is called."""
+        self._committed = committed
         self._engine = engine
         self._reported = reported
         self._settings = settings
@@ -94,7 +98,7 @@ class Runner:
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
     ) -> tuple[Done | Settlement, bool]:
         """Call the function; return how the run ended, and whether by an error."""
-        called = watch.call(lambda: _call(job_type, claimed, context, watch))
+        called = watch.call(lambda: call(job_type, claimed, context, watch))
         error, called.error = called.error, None
         if error is None:
             return self._returned(claimed, job_type, called.value, started), False
@@ -107,11 +111,18 @@ class Runner:
     ) -> tuple[Done | Settlement, bool]:
         """Call the function in a transaction that is committed with the end of the run, as `_called` does without."""
         run = AtomicRun(
-            self._engine, self._settings, claimed, job_type, watch, lambda: context.should_stop, self._reported
+            self._engine,
+            self._settings,
+            claimed,
+            job_type,
+            watch,
+            lambda: context.should_stop,
+            self._reported,
+            self._committed,
         )
         try:
-            call = partial(_call, job_type, claimed, context, watch)
-            return run.make(call, lambda value: self._returned(claimed, job_type, value, started)), False
+            function = partial(call, job_type, claimed, context, watch)
+            return run.make(function, lambda value: self._returned(claimed, job_type, value, started)), False
         except NotStarted:
             return released(claimed.run), False
         except Outcome as outcome:
@@ -273,22 +284,6 @@ class Runner:
             error=text,
             entry=entry(claimed.token, cause, short, self._label, time.monotonic() - started),
         )
-
-
-def _call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) -> Any:
-    content = json.loads(claimed.payload)
-    arguments = [context, *content["args"]] if job_type.takes_context else content["args"]
-    pid = os.getpid()
-    token = current.set(context)
-    try:
-        if iscoroutinefunction(job_type.function):
-            watch.expect_task()
-            return run_async(job_type.function, arguments, content["kwargs"], watch.begin_task)
-        return job_type.function(*arguments, **content["kwargs"])
-    finally:
-        current.reset(token)
-        if os.getpid() != pid:
-            os._exit(0)  # the handler forked, and this is the copy of its thread: the end is the original's to tell
 
 
 def _is_final(job_type: JobType, error: BaseException) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.db import DataError, IntegrityError
 
 from django_jobs import log, registry
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
@@ -19,6 +19,7 @@ from django_jobs.workers.connections import answer_timeout, connect_timeout, sta
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process, end_process_on_error
 from django_jobs.workers.outage import Outage
+from django_jobs.workers.reports import Reports
 from django_jobs.workers.seats import Region, State
 from django_jobs.workers.watchdog import guarded
 
@@ -67,7 +68,7 @@ class Writer:
         self._tries = 0
         self._aside: Part = []
         self._aside_until = 0.0
-        self._reports: dict[Run, str] = {}
+        self._reports = Reports()
         self._reported_at = 0.0
         self._finish = threading.Event()
         self._hurry = threading.Event()
@@ -79,11 +80,11 @@ class Writer:
         self._thread.start()
 
     def put(self, item: Ended) -> None:
+        self._weigh(ended.characters(item))
         if item.outcome.stored is not None:
             self._stored.put(item)
             self._ended.put(None)  # it may be waiting there
             return
-        self._weigh(ended.characters(item))
         self._ended.put(item)
         job_type = registry.find(item.claimed.type)
         if job_type is not None and job_type.durable:
@@ -102,11 +103,11 @@ class Writer:
 
     def report(self, run: Run, progress: str) -> None:
         """Keep the latest progress of a run, to be written within about half a second."""
-        self._reports[run] = progress
+        self._reports.keep(run, progress)
 
     def reported(self, run: Run) -> str | None:
         """Return the latest progress of a run that is not written yet."""
-        return self._reports.get(run)
+        return self._reports.latest(run)
 
     def finish(self) -> None:
         """Write what is there and end; returns when all of it is durable."""
@@ -177,7 +178,7 @@ class Writer:
     def _write(self, part: Part) -> None:
         try:
             with self._prepared():
-                self._store_progress([item.claimed.run for item in part])
+                self._reports.store(self._engine, [item.claimed.run for item in part])
                 statuses = ended.store(self._engine, part, self._max_uncounted)
         except Exception as error:
             self._after_error(part, error)
@@ -196,13 +197,12 @@ class Writer:
     def _done_with(self, part: Part) -> None:
         self._parts.pop(0)
         self._tries = 0
-        for item in part:
-            self._weigh(-ended.characters(item))
         self._free(part)
 
     def _free(self, part: Part) -> None:
         for item in part:
-            self._reports.pop(item.claimed.run, None)
+            self._reports.drop(item.claimed.run)
+            self._weigh(-ended.characters(item))
             self._region.mark(item.seat, State.FREE)
         self._freed([item.seat for item in part])
 
@@ -291,7 +291,7 @@ class Writer:
             return
         try:
             with self._prepared():
-                self._store_progress(list(self._reports))
+                self._reports.store(self._engine)
         except Exception as error:
             self._engine.connection.close()
             if not self._is_away(error):
@@ -299,22 +299,6 @@ class Writer:
         else:
             self._outage.over()
             self._away_since = None
-
-    def _store_progress(self, runs: list[Run]) -> None:
-        """Store the latest progress of these runs, if they reported any: also right before an outcome is stored."""
-        if not self._reports:
-            return
-        taken = {run: self._reports.pop(run) for run in runs if run in self._reports}
-        if not taken:
-            return
-        try:
-            self._engine.store_progress(list(taken.items()))
-        except (OperationalError, InterfaceError, OSError):
-            for run, progress in taken.items():
-                self._reports.setdefault(run, progress)
-            raise
-        except Exception:
-            log.loop_failed("Storing progress")  # it is for looking at: the outcome goes on without it
 
 
 def _pause(seconds: float) -> None:

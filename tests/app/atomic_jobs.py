@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -174,6 +176,47 @@ def idle(context: Context, key: str, path: str) -> int:
     Path(f"{path}.{context.run}").touch()
     wait_for_path(Path(path))
     return Effect.objects.using(router.jobs_alias).count()
+
+
+@job(atomic=True, takes_context=True)
+def read_and_write(context: Context, key: str, path: str) -> None:
+    """Read, wait for the file, and write then."""
+    Effect.objects.using(router.jobs_alias).count()
+    Path(f"{path}.{context.run}").touch()
+    wait_for_path(Path(path))
+    effect(key, context.run)
+
+
+@job(atomic=True, takes_context=True)
+def lock_and_wait(context: Context, key: str, directory: str) -> None:
+    """Lock a row that the test has made, and wait as `write_and_wait` does."""
+    Effect.objects.using(router.jobs_alias).filter(key=key).update(run=context.run)
+    (Path(directory) / f"{key}.{context.run}.started").touch()
+    wait_for_path(Path(directory) / f"{key}.{context.run}")
+
+
+@job(atomic=True, takes_context=True)
+def hook_and_wait(context: Context, key: str, directory: str) -> None:
+    """Have a hook touch "<key>.<run>.started" and wait for "<key>.<run>"."""
+
+    def hook() -> None:
+        (Path(directory) / f"{key}.{context.run}.started").touch()
+        wait_for_path(Path(directory) / f"{key}.{context.run}")
+
+    effect(key, context.run)
+    _hook(hook)
+
+
+@job(atomic=True, takes_context=True)
+def die_in(context: Context, key: str, when: str) -> int:
+    """Leave an effect; in the first run die by SIGKILL, at once or in the hook after the COMMIT."""
+    effect(key, context.run)
+    leave_effect.enqueue(f"{key}:after")
+    if context.run == 1 and when == "handler":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if when == "hook":
+        _hook(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return context.run
 
 
 @job(atomic=True, takes_context=True)

@@ -151,4 +151,4 @@ def end_as(how: str, raised: bool) -> Any:
     return outcome
 
 
-from tests.app import async_jobs, deadline_jobs, process_jobs  # noqa: E402, F401 (only a module named jobs is found by itself)
+from tests.app import async_jobs, atomic_jobs, deadline_jobs, process_jobs  # noqa: E402, F401 (only a module named jobs is found by itself)

@@ -162,6 +162,13 @@ def test_the_transaction_is_read_committed_whatever_the_projects_default(engine:
     connection.close()
 
 
+@on_postgresql
+def test_deferred_constraints_are_checked_before_the_jobs_row_is_locked(engine: Engine) -> None:
+    case = Case(engine, write_and, "a", "wrong reference").run()
+    assert "violates foreign key constraint" in case.row.last_error
+    assert "in check_deferred" in case.row.last_error
+
+
 @on_sqlite
 def test_a_constraint_that_only_the_commit_checks_is_an_error_of_the_attempt(engine: Engine) -> None:
     case = Case(engine, write_and, "a", "wrong reference").run()

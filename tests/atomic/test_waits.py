@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.app.atomic_jobs import (
     idle,
     isolation,
     lock_both,
+    read_and_write,
     sleep_in_the_database,
     write_and,
     write_and_wait,
@@ -25,7 +25,7 @@ from tests.app.atomic_jobs import (
 from tests.app.models import Effect
 from tests.atomic.common import Case, effects
 from tests.harness import wait_for
-from tests.processes.common import on_postgresql, on_sqlite, with_tables
+from tests.processes.common import on_postgresql, on_sqlite, wait_seconds, with_tables
 from tests.threads import Session, session, together
 
 pytestmark = with_tables
@@ -194,10 +194,9 @@ def test_atomic_jobs_of_one_process_run_one_at_a_time_however_long_each_takes(en
         two.sql("PRAGMA busy_timeout = 50")
         runs = [one.start(first.run)]
         wait_for(lambda: (tmp_path / "a.1.started").exists())
-        begun = threading.Event()
-        runs.append(two.start(lambda: (begun.set(), second.run())))  # type: ignore[func-returns-value]
-        begun.wait(30)
-        waits_longer_than(0.3)
+        runs.append(two.start(second.run))
+        # Longer than it would wait for the file.
+        wait_seconds(0.5)
         assert not (tmp_path / "b.1.started").exists()
         (tmp_path / "a.1").touch()
         (tmp_path / "b.1").touch()
@@ -205,10 +204,6 @@ def test_atomic_jobs_of_one_process_run_one_at_a_time_however_long_each_takes(en
             run.result(30)
     assert [case.came_to for case in (first, second)] == [("done", 0, 0, [])] * 2
     assert effects(engine) == ["a", "b"]
-
-
-def waits_longer_than(seconds: float) -> None:
-    threading.Event().wait(seconds)
 
 
 @on_sqlite
@@ -233,17 +228,19 @@ def test_a_run_that_gets_no_turn_has_called_nothing(
 
 
 @on_sqlite
-def test_an_atomic_run_has_the_write_lock_from_its_start(engine: Engine, tmp_path: Path, other: Session) -> None:
-    connections[engine.alias].transaction_mode = None
-    case = Case(engine, write_and_wait, "a", str(tmp_path))
+def test_an_atomic_run_has_the_write_lock_before_it_writes(engine: Engine, tmp_path: Path, other: Session) -> None:
+    case = Case(engine, read_and_write, "a", str(tmp_path / "go"))
     with session(engine.alias) as thread:
+        thread.do(lambda: connections[engine.alias].ensure_connection())
+        thread.do(lambda: setattr(connections[engine.alias], "transaction_mode", None))
         running = thread.start(case.run)
-        wait_for(lambda: (tmp_path / "a.1.started").exists())
+        wait_for(lambda: (tmp_path / "go.1").exists())
         other.sql("PRAGMA busy_timeout = 0")
         with pytest.raises(Exception, match="locked"):
             other.sql("BEGIN IMMEDIATE")
-        (tmp_path / "a.1").touch()
+        (tmp_path / "go").touch()
         running.result(30)
+        assert thread.do(lambda: getattr(connections[engine.alias], "transaction_mode")) is None  # noqa: B009
     assert case.stored == "done"
 
 

@@ -42,7 +42,7 @@ class CrashConfig(AppConfig):
             if taken:
                 os._exit(7) if taken[0] == 0 else os.kill(os.getpid(), signal.SIGKILL)
 
-        call, account = runner._call, ended.account
+        call, account = runner.call, ended.account
 
         def crashing_call(job_type: Any, claimed: Any, *rest: Any) -> Any:
             # The writer, another thread, is to kill us for the one before; not this job.
@@ -59,7 +59,7 @@ class CrashConfig(AppConfig):
             account(region, part, statuses)
 
         setattr(crew, "QUICK_DEATH_SECONDS", 0.0)  # noqa: B010 (a next process need not wait)
-        setattr(runner, "_call", crashing_call)  # noqa: B010
+        setattr(runner, "call", crashing_call)  # noqa: B010
         setattr(ended, "account", crashing_account)  # noqa: B010
         _after(effects, "_take", lambda: crash("taken"))
         _after(effects.Outside, "__enter__", lambda: crash("asked"))
