@@ -34,6 +34,7 @@ from django_jobs.workers.connections import (
 )
 from django_jobs.workers.deadlines import Watch
 from django_jobs.workers.errors import chain
+from django_jobs.workers.memory import limited
 from django_jobs.workers.refusals import refusing
 from django_jobs.workers.watchdog import guarded
 
@@ -152,7 +153,8 @@ class AtomicRun:
         with guarded(alias, answer_timeout(self._settings.lease)):
             self._engine.mark(self._mark, self._settings.atomic_idle, max(left, 0.0) if left < float("inf") else None)
         stack.enter_context(refusing(alias, self._note_broken, self._job_type.other_databases))
-        called = self._watch.call(call)
+        with limited(self._settings.solo_memory):
+            called = self._watch.call(call)
         error, called.error = called.error, None
         if error is not None:
             self._raise(error)

@@ -113,8 +113,6 @@ class Runner:
             return self._returned(claimed, job_type, called.value, started), False
         if isinstance(error, Outcome):
             return self._raised(claimed, job_type, error, started), False
-        if self._settings.solo_memory is not None and isinstance(error, MemoryError):
-            return self._settled(claimed, "dead", "loss", OUT_OF_MEMORY, error, started), True
         return self._failed(claimed, job_type, error, started, watch), True
 
     def _called_atomically(
@@ -193,6 +191,8 @@ class Runner:
         self, claimed: Claimed, job_type: JobType, error: BaseException, started: float, watch: Watch
     ) -> Done | Settlement:
         """Decide what an error means, by what was being done to end the run when it came."""
+        if self._settings.solo_memory is not None and isinstance(error, MemoryError):
+            return self._settled(claimed, "dead", "loss", OUT_OF_MEMORY, error, started)
         if watch.stopped and isinstance(error, CancelledError):
             seconds = time.monotonic() - started
             line = entry(claimed.token, STOPPED, "its task was cancelled", self._label, seconds)
