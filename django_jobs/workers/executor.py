@@ -23,8 +23,9 @@ from django_jobs.workers.deadlines import Watch, Watcher
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process_on_error
 from django_jobs.workers.pace import Pace
-from django_jobs.workers.runner import LOSS_PAUSE, Runner
+from django_jobs.workers.runner import Runner
 from django_jobs.workers.seats import Region, State
+from django_jobs.workers.verdict import LOSS_PAUSE
 from django_jobs.workers.watchdog import guarded
 from django_jobs.workers.writer import Writer
 

@@ -14,8 +14,8 @@ from django_jobs.engines.causes import DIED, OUTCOME_LOST, STOPPED, WORKER_FAILE
 from django_jobs.engines.values import Run
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
-from django_jobs.workers.runner import LOSS_PAUSE
 from django_jobs.workers.seats import Seat, State
+from django_jobs.workers.verdict import LOSS_PAUSE
 
 RETURNED = "the run had ended, and its process was gone before that was stored"
 

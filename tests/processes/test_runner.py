@@ -246,7 +246,7 @@ def test_an_error_at_the_end_of_an_outage_counts_as_lost(engine: Engine, monkeyp
 def test_a_handler_that_was_locked_out_by_another_writer_is_charged_as_for_any_error(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_jobs.workers.runner.connect_timeout", lambda lease: 0.2)
+    monkeypatch.setattr("django_jobs.workers.verdict.connect_timeout", lambda lease: 0.2)
     with session(engine.alias) as other:
         other.sql("BEGIN EXCLUSIVE")
         outcome = run(engine, monkeypatch, raises(OperationalError("database is locked")))
