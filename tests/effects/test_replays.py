@@ -81,10 +81,10 @@ def test_a_job_replayed_twice_has_one_effect_by_once(killed: Killed) -> None:
     for point in ONCE:
         killed.add(by_once, point, point)
     killed.run()
-    # A result is that of the run which had the effect: the first that came to its end.
-    had_by = {"before": 3, "taken": 3, "returned": 1, "stored": 1}
-    assert effects(killed.tree) == sorted(had_by.items())
-    assert results(killed, by_once) == had_by
+    had_by = dict(effects(killed.tree))
+    assert len(effects(killed.tree)) == len(ONCE)
+    assert had_by == results(killed, by_once), "the result is that of the run which had the effect"
+    assert had_by["returned"] < last_runs(killed, by_once)["returned"], "replays read it"
     assert killed.tree.count(type=nothing.name) == len(ONCE)
 
 
@@ -92,9 +92,9 @@ def test_an_atomic_job_replayed_twice_has_one_effect(killed: Killed) -> None:
     for point in ATOMIC:
         killed.add(by_transaction, point, point)
     killed.run()
-    had_by = {"before": 3, "returned": 3, "completed": 3, "committed": 1, "stored": 1}
-    assert effects(killed.tree) == sorted(had_by.items())
-    assert results(killed, by_transaction) == had_by
+    had_by = dict(effects(killed.tree))
+    assert len(effects(killed.tree)) == len(ATOMIC)
+    assert had_by == results(killed, by_transaction) == last_runs(killed, by_transaction)
     assert killed.tree.count(type=nothing.name) == len(ATOMIC)
 
 
@@ -102,25 +102,27 @@ def test_what_was_answered_outside_is_not_asked_again_and_what_was_not_is_known_
     for point in OUTSIDE:
         killed.add(by_outside, point, point)
     killed.run()
-    assert effects(killed.tree) == sorted(
-        [
-            ("before, new", 3),
-            ("asked, may have happened", 3),
-            # The one point at which only the other side can tell: by the key, if it knows keys.
-            ("called, new", 1),
-            ("called, may have happened", 2),
-            ("called, may have happened", 3),
-            ("answered, new", 1),
-            ("returned, new", 1),
-            ("stored, new", 1),
-        ]
-    )
-    had_by = {"before": 3, "asked": 3, "called": 3, "answered": 1, "returned": 1, "stored": 1}
-    assert results(killed, by_outside) == had_by
+    assert Counter(key for key, _run in effects(killed.tree)) == {
+        "before, new": 1,
+        "asked, may have happened": 1,
+        # The one point at which only the other side can tell: by the key, if it knows keys.
+        "called, new": 1,
+        "called, may have happened": 2,
+        "answered, new": 1,
+        "returned, new": 1,
+        "stored, new": 1,
+    }
+    last, found = last_runs(killed, by_outside), results(killed, by_outside)
+    assert all(found[point] < last[point] for point in ("answered", "returned")), "replays read it"
 
 
 def results(killed: Killed, function: Any) -> dict[str, int]:
     return {job.args[0]: int(str(job.result)) for job in killed.tree.jobs(type=function.name)}
+
+
+def last_runs(killed: Killed, function: Any) -> dict[str, int]:
+    # There may be more than three: another job's death can take a run along that was claimed, or whose end is not written.
+    return {job.args[0]: job.token for job in killed.tree.jobs(type=function.name)}
 
 
 class Shop:

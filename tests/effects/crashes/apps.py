@@ -28,7 +28,7 @@ class CrashConfig(AppConfig):
         from django.core.mail import EmailMessage
 
         from django_jobs import effects
-        from django_jobs.workers import crew, ended, runner
+        from django_jobs.workers import calling, crew, ended, runner
         from django_jobs.workers.atomic import AtomicRun
         from example_project.shop import payments
         from tests.effects import replay_jobs
@@ -42,7 +42,11 @@ class CrashConfig(AppConfig):
             if taken:
                 os._exit(7) if taken[0] == 0 else os.kill(os.getpid(), signal.SIGKILL)
 
+<<<<<<< HEAD
         call, account = getattr(runner, "call"), ended.account  # noqa: B009
+=======
+        call, account = calling.call, ended.account
+>>>>>>> 7d13cdbcffbfe8c3f4430bfdefb6d3e8ae9216a6
 
         def crashing_call(job_type: Any, claimed: Any, *rest: Any) -> Any:
             # The writer, another thread, is to kill us for the one before; not this job.
