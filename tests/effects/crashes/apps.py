@@ -42,11 +42,7 @@ class CrashConfig(AppConfig):
             if taken:
                 os._exit(7) if taken[0] == 0 else os.kill(os.getpid(), signal.SIGKILL)
 
-<<<<<<< HEAD
-        call, account = getattr(runner, "call"), ended.account  # noqa: B009
-=======
         call, account = calling.call, ended.account
->>>>>>> 7d13cdbcffbfe8c3f4430bfdefb6d3e8ae9216a6
 
         def crashing_call(job_type: Any, claimed: Any, *rest: Any) -> Any:
             # The writer, another thread, is to kill us for the one before; not this job.
