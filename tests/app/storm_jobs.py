@@ -14,6 +14,9 @@ from tests import router
 from tests.app.models import Effect
 from tests.app.process_jobs import wait_for_path
 
+# Nothing else ends a handler that waits for the answer to a COMMIT of its own, when it is swallowed.
+SECONDS = 10
+
 
 def effect(key: str, run: int) -> None:
     Effect.objects.using(router.jobs_alias).create(key=key, run=run, pid=os.getpid())
@@ -30,7 +33,7 @@ def fail_at_first(context: Context, number: int) -> None:
         raise RuntimeError("the first attempt fails")
 
 
-@job(atomic=True, takes_context=True)
+@job(atomic=True, takes_context=True, timeout=SECONDS)
 def pay(context: Context, number: int) -> None:
     """Have an effect and enqueue a follow-up, both exactly once."""
     work()
@@ -40,13 +43,13 @@ def pay(context: Context, number: int) -> None:
     fail_at_first(context, number)
 
 
-@job(takes_context=True)
+@job(takes_context=True, timeout=SECONDS)
 def send_receipt(context: Context, number: int) -> None:
     work()
     effect(f"send_receipt:{number}", context.run)
 
 
-@job(takes_context=True)
+@job(takes_context=True, timeout=SECONDS)
 def book(context: Context, number: int) -> None:
     """Have an effect exactly once by its key, in a job that is not atomic."""
     with transaction.atomic(using=router.jobs_alias):
@@ -58,7 +61,7 @@ def book(context: Context, number: int) -> None:
     fail_at_first(context, number)
 
 
-@job(takes_context=True)
+@job(takes_context=True, timeout=SECONDS)
 def remind(context: Context, number: int) -> None:
     """Have an effect at least once."""
     work()

@@ -35,8 +35,6 @@ SETTINGS = {
     "SOLO_PROCESSES": 2,
     "ATOMIC_IDLE": 10,
     "BACKOFF": (0.2, 2, 2),
-    # Nothing else ends a handler that waits for the answer to a COMMIT of its own.
-    "DEFAULT_TIMEOUT": 10,
 }
 THREADS = 3
 KINDS: tuple[JobFunction[..., ..., None], ...] = (pay, book, remind)
