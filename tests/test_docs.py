@@ -134,3 +134,11 @@ def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.fast
+def test_every_test_that_a_page_names_exists() -> None:
+    named = {found for page in PAGES for found in re.findall(r"(tests/[\w/]+\.py)::(test_\w+)", page.read_text())}
+    assert len(named) > 50
+    missing = [(path, name) for path, name in named if f"\ndef {name}(" not in (ROOT / path).read_text()]
+    assert missing == []
