@@ -61,7 +61,7 @@ def settle_one(cursor: Any, item: Settlement, before: Before, max_uncounted: int
         [
             status,
             item.delay,
-            (item.delay or 0.0) * (2 ** min(losses, 6) if item.counts == "loss" else 1),
+            (item.delay or 0.0) * (2 ** min(losses, 3) if item.counts == "loss" else 1),
             int(item.counts == "attempt"),
             {"loss": losses + 1, "nothing": losses}.get(item.counts, 0),
             suspect,

@@ -101,7 +101,7 @@ Counts = Literal["attempt", "loss", "end", "nothing"]
 class Settlement(NamedTuple):
     """How a run ended, unless it simply returned.
 
-    `delay`: seconds from now to `run_at`, doubled with each loss in a row (six times at most); None keeps `run_at`.
+    `delay`: seconds from now to `run_at`, doubled with each loss in a row (three times at most); None keeps `run_at`.
     `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
     `stored`: what the job has come to, when that was committed together with what the run wrote.
     """

@@ -183,8 +183,7 @@ class Writer:
         except Exception as error:
             self._after_error(part, error)
             return
-        self._outage.over()
-        self._away_since = None
+        self._is_reached()
         self._done_with(part)
         ended.account(self._region, part, statuses)
 
@@ -224,8 +223,7 @@ class Writer:
     def _is_away(self, error: Exception) -> bool:
         """Tell whether the database cannot be reached or written; if so, after a pause."""
         if self._engine.probe(timeout=self._probe_timeout):
-            self._outage.over()
-            self._away_since = None
+            self._is_reached()
             return False
         if self._away_since is None:
             self._away_since = time.monotonic()
@@ -233,6 +231,10 @@ class Writer:
             end_process(self._region, error)
         _pause(self._outage.failed(error))
         return True
+
+    def _is_reached(self) -> None:
+        self._outage.over()
+        self._away_since = None
 
     @property
     def away(self) -> bool:
@@ -257,6 +259,7 @@ class Writer:
     def _no_longer_aside(self) -> Part:
         with self._prepared():
             locked = rescue.locked(self._engine, {item.claimed.id for item in self._aside})
+        self._is_reached()
         back = [item for item in self._aside if item.claimed.id not in locked]
         self._aside = [item for item in self._aside if item.claimed.id in locked]
         self._aside_until = time.monotonic() + ASIDE_SECONDS
@@ -297,8 +300,7 @@ class Writer:
             if not self._is_away(error):
                 log.loop_failed("Storing progress")
         else:
-            self._outage.over()
-            self._away_since = None
+            self._is_reached()
 
 
 def _pause(seconds: float) -> None:

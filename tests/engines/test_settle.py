@@ -94,6 +94,19 @@ def test_a_delay_counts_from_the_end_by_the_databases_clock(engine: Engine) -> N
 
 
 @alone
+@pytest.mark.parametrize(("losses", "times"), [(0, 1), (1, 2), (3, 8), (9, 8)])
+def test_the_delay_after_a_loss_is_doubled_with_each_in_a_row_three_times_at_most(
+    engine: Engine, losses: int, times: int
+) -> None:
+    (run,) = running(engine)
+    alter(engine, run.id, losses=losses)
+    start = clock(engine)
+    engine.settle([settled(run, counts="loss", delay=5.0)], 100)
+    due = row(engine, run.id)["run_at"] - timedelta(seconds=5.0 * times)
+    assert start <= due <= clock(engine)
+
+
+@alone
 def test_a_delay_of_zero_is_due_at_once_and_no_delay_keeps_the_due_time(engine: Engine) -> None:
     (run,) = running(engine)
     run_at = row(engine, run.id)["run_at"]

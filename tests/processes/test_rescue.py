@@ -12,7 +12,7 @@ from django.db import DataError
 from django.db.models.functions import Now
 
 from django_jobs.engines.base import Engine
-from django_jobs.engines.values import Claimed, Run
+from django_jobs.engines.values import Claimed, Done, Run
 from django_jobs.models import Job
 from django_jobs.queue import rescue
 from django_jobs.workers import pulse
@@ -215,6 +215,19 @@ def test_only_what_is_in_a_seat_is_kept_alive(engine: Engine) -> None:
     kept = rows.filter(locked_until__gt=Now() + timedelta(seconds=20)).values_list("pk", flat=True)
     assert sorted(kept) == [job.id for job in jobs[:3]]
     assert before <= tables.map.last_beat <= time.monotonic()
+
+
+def test_a_run_that_has_committed_its_own_end_has_lost_no_lease(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables = Tables(engine)
+    (job,) = tables.claimed(1)
+    tables.seat([job])
+    tables.region.mark(0, State.RUNNING)
+    engine.complete([Done(job.run, None)])
+    tables.pulse.beat()
+    assert not tables.region.run_stopped(0, job.id, job.token)
+    assert [record.message for record in caplog.records if "is told" in record.message] == []
 
 
 def test_a_run_whose_job_is_no_longer_its_is_told_to_stop_and_its_successor_in_the_seat_is_not(

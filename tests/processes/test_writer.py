@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django_jobs import log
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, Done, Settlement, released
 from django_jobs.models import Job
+from django_jobs.queue import rescue
 from django_jobs.workers.ended import Ended
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, with_tables
@@ -200,6 +202,17 @@ def test_an_outcome_whose_row_somebody_holds_lets_the_others_pass(engine: Engine
             other.rollback()
             wait_for(lambda: len(found.freed) == 13, 5.0)
     assert states(engine, jobs) == [("done", 0, 0, 1)] * 10
+
+
+def test_what_is_put_aside_does_not_keep_the_writer_away_when_the_database_is_back(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Desk(engine).writer
+    monkeypatch.setattr(rescue, "locked", lambda engine, ids: set(ids))  # the row is held all the time
+    writer._put_aside([Ended(0, job, outcome, 0.1) for job, outcome in map(done, claimed(engine, 1))])
+    writer._away_since = time.monotonic()
+    assert writer._no_longer_aside() == []
+    assert not writer.away
 
 
 @on_postgresql

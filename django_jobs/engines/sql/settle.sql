@@ -37,7 +37,7 @@ UPDATE django_jobs_job job
    SET status = decided.status,
        run_at = CASE WHEN decided.delay IS NULL THEN job.run_at
                      ELSE clock_timestamp() + decided.delay * interval '1 second'
-                          * CASE WHEN decided.counts = 'loss' THEN 2 ^ least(job.losses, 6) ELSE 1 END END,
+                          * CASE WHEN decided.counts = 'loss' THEN 2 ^ least(job.losses, 3) ELSE 1 END END,
        attempts = job.attempts + (decided.counts = 'attempt')::int,
        losses = CASE decided.counts WHEN 'loss' THEN job.losses + 1 WHEN 'nothing' THEN job.losses ELSE 0 END,
        suspect = decided.suspect,
