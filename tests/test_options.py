@@ -219,8 +219,8 @@ def test_an_unknown_option_is_named_with_the_known_ones() -> None:
     with pytest.raises(InvalidJobType) as caught:
         job(default_timeout=True)(plain)  # type: ignore[call-overload]
     assert str(caught.value) == (
-        "@job has no option 'default_timeout'; it has backoff, durable, fail_on, max_attempts, name, priority, queue, "
-        "retry_on, tags, takes_context, timeout."
+        "@job has no option 'default_timeout'; it has atomic, backoff, durable, fail_on, max_attempts, name, other_databases, "
+        "priority, queue, retry_on, tags, takes_context, timeout."
     )
 
 

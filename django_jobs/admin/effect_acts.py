@@ -75,8 +75,7 @@ class EffectActsAdmin(WhyAdmin):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        seen = request.POST.get("asks", "")
-        self._settle(request, act, [effect_id], int(seen) if seen.isdecimal() else None)
+        self._settle(request, act, [effect_id])
         there = Effect.objects.using(jobs_alias()).filter(pk=effect_id).exists()
         return HttpResponseRedirect(
             reverse("admin:django_jobs_effect_change", args=[effect_id])
@@ -86,19 +85,23 @@ class EffectActsAdmin(WhyAdmin):
 
     # Both.
 
-    def _settle(self, request: HttpRequest, act: str, ids: list[int], seen: int | None = None) -> None:
+    def _settle(self, request: HttpRequest, act: str, ids: list[int]) -> None:
         """Do it to one effect after the other, and say what became of each."""
         for effect_id in sorted(ids):
             try:
-                found = self._settle_one(request, act, effect_id, seen)
+                found = self._settle_one(request, act, effect_id)
             except StateConflict as conflict:
                 messages.warning(request, str(conflict))
             else:
                 messages.success(request, _said(act) % found.key)
 
-    def _settle_one(self, request: HttpRequest, act: str, effect_id: int, seen: int | None) -> Effect:
+    def _settle_one(self, request: HttpRequest, act: str, effect_id: int) -> Effect:
         """Settle one; where they share a database, its record in the log becomes true with the act."""
-        given: dict[str, Any] = {"seen": seen, "why": why_of(request), "by": request.user.get_username()}
+        given: dict[str, Any] = {
+            "seen": _seen(request, effect_id),
+            "why": why_of(request),
+            "by": request.user.get_username(),
+        }
         with transaction.atomic(using=jobs_alias()):
             if act == "happened":
                 found, flag, word = effects.happened(effect_id, **given), CHANGE, _("It happened")
@@ -108,6 +111,12 @@ class EffectActsAdmin(WhyAdmin):
             assert request.user.pk is not None
             LogEntry.objects.log_actions(request.user.pk, [found], flag, change_message=said, single_object=True)
         return found
+
+
+def _seen(request: HttpRequest, effect_id: int) -> int | None:
+    """Return how often the effect had been asked for when the person looked at it, if a page with that number was sent."""
+    seen = request.POST.get(f"asks-{effect_id}", "")
+    return int(seen) if seen.isdecimal() else None
 
 
 def _said(act: str) -> str:

@@ -185,6 +185,11 @@ class Engine(ABC):
     def for_atomic_run(self) -> AbstractContextManager[None]:
         """Connect, and have the next transaction be one for an atomic run, whatever the project's defaults say."""
 
+    def begin(self, block: transaction.Atomic) -> bool:
+        """Begin the transaction of an atomic run; tell whether it could be, in which another one may be in the way."""
+        block.__enter__()
+        return True
+
     @abstractmethod
     def mark(self, mark: str, idle: float, limit: float | None) -> None:
         """Mark the transaction as that of one run. `idle`: seconds after which the server ends it, when it is asked

@@ -15,7 +15,7 @@ OUTCOME_LOST = "outcome lost"
 DEADLINE = "deadline"
 OUT_OF_MEMORY = "out of memory"
 # What can count as a loss: no return, and no raise of the handler's own.
-LOSSES = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, OUT_OF_MEMORY)
+LOSSES = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, OUT_OF_MEMORY, OUTCOME_LOST)
 # No ends of runs, but what people did and what time did.
 REQUEUED = "requeued"
 CALLED_OFF = "called off"

@@ -10,7 +10,7 @@ from django.db.utils import DatabaseError
 
 from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
 from django_jobs.engines.sqlite_atomic import SQLiteAtomic
-from django_jobs.engines.sqlite_parts import IN_FORCE, LATER, NOW, not_paused, one_of, read, served
+from django_jobs.engines.sqlite_parts import IN_FORCE, LATER, NOW, is_busy, not_paused, one_of, read, served
 from django_jobs.engines.sqlite_settling import Before, settle_one, with_line
 from django_jobs.engines.values import (
     Claimed,
@@ -30,6 +30,7 @@ _CLAIMED = (
     "round((julianday(expires_at) - julianday('now')) * 86400.0, 3)"
 )
 _KEPT_KEY = "idempotency_key = CASE WHEN key_holds = 'window' THEN idempotency_key END"
+LONGEST_LOOK = 0.5
 
 
 class SQLiteEngine(SQLiteAtomic):
@@ -218,7 +219,8 @@ class SQLiteEngine(SQLiteAtomic):
         return False
 
     def refusal(self, timeout: float) -> str | None:
-        parameters = {**self.connection.get_connection_params(), "timeout": timeout}
+        # Whoever holds the file proves that it can be written.
+        parameters = {**self.connection.get_connection_params(), "timeout": min(timeout, LONGEST_LOOK)}
         try:
             with closing(self.connection.get_new_connection(parameters)) as raw:
                 # What does not fit in its cache is written before the end, so that a disk that is full shows.
@@ -231,12 +233,6 @@ class SQLiteEngine(SQLiteAtomic):
         except (DatabaseError, sqlite3.Error) as error:
             return None if is_busy(error) else str(error)
         return None
-
-
-def is_busy(error: Exception) -> bool:
-    """Tell whether another connection writes: then the file is there and can be written, only not by us now."""
-    name = getattr(error, "sqlite_errorname", None) or getattr(error.__cause__, "sqlite_errorname", None) or ""
-    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
 def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:

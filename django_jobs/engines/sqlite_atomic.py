@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 
+from django_jobs.engines.sqlite_parts import is_busy
 from django_jobs.engines.sqlite_storing import SQLiteStoring
 
 LOOK_SECONDS = 0.1
@@ -41,6 +42,14 @@ class SQLiteAtomic(SQLiteStoring):
             yield
         finally:
             connection.transaction_mode = mode
+
+    def begin(self, block: transaction.Atomic) -> bool:
+        try:
+            return super().begin(block)
+        except OperationalError as error:
+            if is_busy(error):
+                return False
+            raise
 
     def mark(self, mark: str, idle: float, limit: float | None) -> None:
         with self.connection.cursor() as cursor:

@@ -38,3 +38,9 @@ def one_of(column: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
 def read(stored: datetime | None) -> datetime | None:
     # Django's converter for the column has made it a datetime, without its time zone.
     return None if stored is None else stored.replace(tzinfo=timezone.get_fixed_timezone(0))
+
+
+def is_busy(error: Exception) -> bool:
+    """Tell whether another connection writes: then the file is there and can be written, only not by us now."""
+    name = getattr(error, "sqlite_errorname", None) or getattr(error.__cause__, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from django_jobs.engines.causes import DATABASE_AWAY
+from django_jobs.engines.causes import DATABASE_AWAY, OUTCOME_LOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class Settlement(NamedTuple):
     @property
     def suspicious(self) -> bool:
         """Whether the job itself may have caused the loss: the second such one in a row makes it a suspect."""
-        return self.counts == "loss" and self.cause != DATABASE_AWAY
+        return self.counts == "loss" and self.cause not in (DATABASE_AWAY, OUTCOME_LOST)
 
 
 def released(run: Run) -> Settlement:

@@ -48,7 +48,7 @@ End = Done | Settlement
 
 
 class NotStarted(Exception):
-    """The function was not called, because the run was told to stop before its turn came."""
+    """The function was not called, because its turn did not come in time: another transaction was open all the while."""
 
 
 class LeaseLost(Exception):
@@ -87,6 +87,7 @@ class AtomicRun:
         self._raw: Any = None
         self._has_hooks = False
         self._mark = ""
+        self._began_at = 0.0
         self._broken: AtomicBroken | None = None
         self._committed = False
 
@@ -114,11 +115,12 @@ class AtomicRun:
         self._broken, self._committed = None, False
         with ExitStack() as stack:
             if not stack.enter_context(self._engine.turn(self._may_wait)):
-                self._not_started()
+                raise NotStarted
             stack.enter_context(self._engine.for_atomic_run())
-            started = time.monotonic()
             block = transaction.atomic(using=self._engine.alias)
-            block.__enter__()
+            if not self._engine.begin(block):
+                raise NotStarted
+            self._began_at = time.monotonic()
             try:
                 transaction.on_commit(partial(self._note_commit, stack), using=self._engine.alias)
                 outcome = decide(self._called(stack, call))
@@ -128,20 +130,15 @@ class AtomicRun:
                 self._roll_back(block, error)
                 raise
             self._commit(block)
-        seconds = time.monotonic() - started
-        if seconds >= self._engine.long_atomic:
-            log.atomic_is_long(self._claimed, seconds, self._engine.long_atomic_cost)
         return outcome._replace(stored=status)
-
-    def _not_started(self) -> None:
-        if self._watch.passed:
-            raise JobsError("It did not get its turn: atomic jobs run one at a time on SQLite.")
-        raise NotStarted
 
     def _note_commit(self, stack: ExitStack) -> None:
         # The first hook of the transaction: those of the function must not be hindered by what it was.
         self._committed = True
         stack.close()
+        seconds = time.monotonic() - self._began_at
+        if seconds >= self._engine.long_atomic:
+            log.atomic_is_long(self._claimed, seconds, self._engine.long_atomic_cost)
         if self._has_hooks:
             self._tell_committed(self._claimed.run)
 
@@ -199,7 +196,10 @@ class AtomicRun:
             why = "caught an error inside an atomic block, or asked for a rollback"
         if why is not None:
             raise _broken(why, _REMEDY)
-        self._engine.check_deferred()
+        # The server gives it what is left to the deadline: many constraints may have been deferred.
+        left = min(max(self._watch.deadline - time.monotonic(), 0.0), self._settings.default_timeout)
+        with guarded(self._engine.alias, left + answer_timeout(self._settings.lease)):
+            self._engine.check_deferred()
 
     def _complete(self, stack: ExitStack, outcome: End) -> str:
         """Write the run's end as the last of its transaction; return what the job comes to."""

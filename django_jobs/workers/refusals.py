@@ -14,14 +14,18 @@ from django.db import connections
 
 from django_jobs.exceptions import AtomicBroken
 
-_COMMENTS = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\(|;)*"
-_FIRST = re.compile(rf"{_COMMENTS}(\w+)", re.DOTALL)
+# Possessive: what is no comment to the end is not tried again from its middle, which takes for ever with many of them.
+_COMMENTS = r"(?:\s|--[^\n]*+(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/|\(|;)*+"
+_FIRST = re.compile(rf"{_COMMENTS}(\w+)")
 _ENDS = re.compile(
     rf"{_COMMENTS}(?:BEGIN|COMMIT|END|ABORT|START\s+TRANSACTION|PREPARE\s+TRANSACTION|"
     r"ROLLBACK(?!\s+(?:WORK\s+|TRANSACTION\s+)?TO\b))\b",
-    re.DOTALL | re.IGNORECASE,
+    re.IGNORECASE,
 )
-_WRITES = re.compile(r"\b(?:INSERT|DELETE|MERGE|TRUNCATE|(?<!FOR )(?<!KEY )UPDATE)\b", re.IGNORECASE)
+_WRITES = re.compile(r"\b(?:INSERT|DELETE|MERGE|TRUNCATE|UPDATE)\b", re.IGNORECASE)
+# What has these words and writes nothing: a lock, a name, a text.
+_WRITES_NOT = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+)?UPDATE\b|\"(?:[^\"]|\"\")*+\"|'(?:[^']|'')*+'", re.IGNORECASE)
+_INTO = re.compile(r"\bINTO\b", re.IGNORECASE)
 _SECOND = re.compile(r";\s*\S")
 # fmt: off
 _READS = frozenset((
@@ -46,9 +50,14 @@ def ends_transaction(sql: str) -> bool:
 def may_write(sql: str) -> bool:
     found = _FIRST.match(sql)
     word = found[1].upper() if found else ""
-    if word in _READS and not _SECOND.search(sql):
+    rest = _WRITES_NOT.sub("", sql)
+    if word in ("SELECT", "WITH") and _INTO.search(rest):
+        return True
+    if word == "PRAGMA" and "=" in rest:
+        return True
+    if word in _READS and not _SECOND.search(rest):
         return False
-    return word not in {*_READS, "WITH", "EXPLAIN"} or _WRITES.search(sql) is not None
+    return word not in {*_READS, "WITH", "EXPLAIN"} or _WRITES.search(rest) is not None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from django.db import OperationalError, connections
 
 from django_jobs import log
 from django_jobs.engines import engine
-from django_jobs.engines.sqlite import is_busy
+from django_jobs.engines.sqlite_parts import is_busy
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.schedules import log as schedule_log
 from django_jobs.workers import posix

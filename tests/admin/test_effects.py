@@ -37,6 +37,8 @@ def page(site: Site, effect: Effect) -> Any:
 
 def act(site: Site, what: str, effect: Effect, **values: Any) -> Any:
     address = reverse(f"admin:django_jobs_effect_{what}", args=[effect.pk])
+    if "asks" in values:
+        values[f"asks-{effect.pk}"] = values.pop("asks")
     return site.client.post(address, values, follow=True)
 
 
@@ -167,9 +169,19 @@ def test_on_the_list_one_is_asked_before_records_are_deleted(site: Site) -> None
     assert "Did these not happen?" in text(question)
     assert MARKUP not in question.content.decode()
     assert len(left(site)) == 3
-    act_on_list(site, "did_not_happen", *effects[:2], why="their list", confirmed="yes")
+    shown = dict(re.findall(r'name="(asks-\d+)" value="(\d+)"', question.content.decode()))
+    assert shown == {f"asks-{effect.pk}": "1" for effect in effects[:2]}
+    act_on_list(site, "did_not_happen", *effects[:2], why="their list", confirmed="yes", **shown)
     assert left(site) == [("other", False)]
     assert {entry[2] for entry in log()} == {"It did not happen: their list"}
+
+
+def test_what_was_asked_for_again_since_the_question_is_not_deleted(site: Site) -> None:
+    effects = [make(site, "again", asks=2), make(site, "once")]
+    shown = {f"asks-{effect.pk}": "1" for effect in effects}
+    answer = act_on_list(site, "did_not_happen", *effects, confirmed="yes", **shown)
+    assert "'again' was asked for again since you looked" in messages(answer)[0]
+    assert left(site) == [("again", False)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from django.db import connections
 from django_jobs import log
 from django_jobs.engines import postgresql_atomic, sqlite_atomic
 from django_jobs.engines.base import Engine
+from django_jobs.engines.values import released
 from django_jobs.models import Job
+from django_jobs.workers.executor import Assigned
+from django_jobs.workers.runner import Runner
 from tests.app.atomic_jobs import (
     idle,
     isolation,
@@ -207,12 +211,8 @@ def test_atomic_jobs_of_one_process_run_one_at_a_time_however_long_each_takes(en
 
 
 @on_sqlite
-@pytest.mark.parametrize(
-    ("stops", "expected"), [(True, ("ready", 0, 0, [])), (False, ("ready", 1, 0, ["deadline"]))], ids=["stop", "late"]
-)
-def test_a_run_that_gets_no_turn_has_called_nothing(
-    engine: Engine, tmp_path: Path, stops: bool, expected: tuple[Any, ...]
-) -> None:
+@pytest.mark.parametrize("stops", [True, False], ids=["stop", "late"])
+def test_a_run_that_gets_no_turn_has_called_nothing_and_is_charged_nothing(engine: Engine, stops: bool) -> None:
     case = Case(engine, write_and, "a", "return", timeout=60 if stops else 0.3)
     with session(engine.alias) as holder, session(engine.alias) as thread:
         turn = engine.turn(lambda: True)
@@ -222,8 +222,24 @@ def test_a_run_that_gets_no_turn_has_called_nothing(
             case.tables.region.ask_to_stop()
         running.result(30)
         holder.do(lambda: turn.__exit__(None, None, None))
-    assert case.came_to == expected
-    assert stops or "atomic jobs run one at a time" in case.row.last_error
+    assert case.came_to == ("ready", 0, 0, [])
+    assert effects(engine) == []
+
+
+@on_sqlite
+def test_a_file_that_another_process_holds_costs_no_attempt(
+    engine: Engine, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(engine, write_and, "a", "return")
+    connection: Any = connections[engine.alias]
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "timeout", 0.1)
+    other.begin()
+    other.sql("UPDATE app_effect SET run = run")
+    runner = Runner(engine, case.tables.plan.settings, "host:1")
+    end = case.worker._executor._run(runner, Assigned(0, case.claimed, time.monotonic()), 0)
+    other.rollback()
+    assert end.outcome == released(case.claimed.run)
     assert effects(engine) == []
 
 

@@ -46,6 +46,22 @@ def test_an_atomic_run_whose_commit_never_arrived_runs_again(network: Tree, prox
     assert workers.stop() == 0
 
 
+def test_an_atomic_run_whose_deferred_constraints_get_no_answer_is_given_up_at_its_deadline(
+    network: Tree, proxy: Proxy
+) -> None:
+    workers = network.start(settings=LEASE)
+    pids = workers.wait_until_ready()
+    with proxy.swallow(b"SET CONSTRAINTS", after=MARKED):
+        job = write_and.using(timeout=2).enqueue("a", "return")
+        wait_for(lambda: proxy.swallowed)
+        network.wait_for_status(job, "ready")
+        assert effects(network) == []
+    network.wait_for_status(job, "done")
+    assert (ends(job), effects(network)) == ([(1, "connection broke")], [("a", 2)])
+    assert workers.worker_pids() == pids
+    assert workers.stop() == 0
+
+
 @pytest.mark.parametrize(("withhold", "runs"), [(True, 2), (False, 1)], ids=["before", "after"])
 def test_a_process_that_is_killed_at_its_commit_leaves_one_effect(
     network: Tree, proxy: Proxy, withhold: bool, runs: int

@@ -217,7 +217,7 @@ class Late(PinnedCall):
     @error.setter
     def error(self, given: BaseException | None) -> None:
         self.times += 1
-        if self.times == 2:
+        if self.times == 3:  # after those of its making and of the call's beginning
             raise DeadlinePassed
         self.kept = given
 

@@ -76,8 +76,10 @@ def test_a_commit_whose_answer_never_comes_fails_so_too(proxy: Proxy) -> None:
         ask()
 
 
-def test_a_connection_that_is_made_and_then_not_spoken_to_fails_so_too(proxy: Proxy) -> None:
-    connections[ALIAS].settings_dict["OPTIONS"]["options"] = "-c TimeZone=Asia/Tokyo"
+def test_a_connection_that_is_made_and_then_not_spoken_to_fails_so_too(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections[ALIAS].settings_dict["OPTIONS"], "options", "-c TimeZone=Asia/Tokyo")
     with no_answer(), proxy.swallow(b"TimeZone'"), watchdog.guarded(ALIAS, LIMIT):
         ask()
 
