@@ -65,7 +65,7 @@ def once(key: str) -> Iterator[Once]:
     The body is a savepoint of the caller's transaction. The key and what the body writes commit together, or neither
     does; a body that raises frees the key. `first` is true for who is first. `first.result = ...` (JSON, at most
     MAX_RESULT_BYTES) is stored with the key, and `first.result` is what a replay reads. A key is text of 1 to 255
-    characters, and is kept for EFFECT_WINDOW.
+    characters, and is kept for EFFECT_WINDOW after the effect took place.
 
     While another transaction has the key this waits for its end, at most ENQUEUE_TIMEOUT, then raises EffectTimeout; the
     caller's transaction stays usable. Raises InvalidJob or InvalidJobType for a key that cannot be used, and InvalidJob
