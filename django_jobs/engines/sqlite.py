@@ -217,7 +217,7 @@ class SQLiteEngine(SQLiteAtomic):
     def expired_exist(self) -> bool:
         return False
 
-    def refusal(self, timeout: float) -> str | None:
+    def why_not_writable(self, timeout: float) -> str | None:
         parameters = {**self.connection.get_connection_params(), "timeout": timeout}
         try:
             with closing(self.connection.get_new_connection(parameters)) as raw:
