@@ -247,10 +247,10 @@ def paused(kind: str, name: str, until: datetime | None, by: str, why: str) -> N
     say(logging.INFO, "The %s %s is paused%s", kind, name, said)
 
 
-def type_paused(name: str, ids: Sequence[int]) -> None:
+def type_paused(name: str, ids: Sequence[int], minutes: int) -> None:
     say(logging.ERROR,
-        "The type %s is paused until a person resumes it: %d jobs of it were convicted within ten minutes (%s)",
-        name, len(ids), _jobs(ids),
+        "The type %s is paused until a person resumes it: %d jobs of it were convicted within %d minutes (%s)",
+        name, len(ids), minutes, _jobs(ids),
     )  # fmt: skip
 
 

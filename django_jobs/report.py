@@ -29,7 +29,7 @@ def status() -> dict[str, Any]:
     alias = jobs_alias()
     return {
         "database": f"{engine(alias).describe()} ({alias})",
-        "cannot_be_written": engine(alias).refusal(TRIAL_SECONDS),
+        "cannot_be_written": engine(alias).why_not_writable(TRIAL_SECONDS),
         "queues": _queues(alias),
         "finished": {state.value: _capped(alias, state) for state in FINISHED},
         "count_limit": COUNT_LIMIT,

@@ -134,6 +134,16 @@ class Proxy:
 
         `after`: only on connections that have said this before. `withhold`: not even the request is passed on.
         """
+        self._after, self._withholds = after, withhold
+        self.swallow_next(text, times)
+        try:
+            yield
+        finally:
+            self._swallow = None
+            self._after, self._withholds = b"", False
+
+    def swallow_next(self, text: bytes = COMMIT, times: int = 1) -> None:
+        """Swallow the answers to the next so many requests that hold this text, until then or until the calm."""
         left = times
 
         def decide(data: bytes) -> bool:
@@ -143,12 +153,13 @@ class Proxy:
             left -= 1
             return True
 
-        self._after, self._withholds = after, withhold
         self._swallow = decide
-        try:
-            yield
-        finally:
-            self._swallow = None
+
+    def calm(self) -> None:
+        """End all faults that are under way."""
+        self._swallow = None
+        self._delay = 0.0
+        self._become("forward")
 
     # Its thread.
 

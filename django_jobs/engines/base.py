@@ -223,12 +223,12 @@ class Engine(ABC):
         return False
 
     def _answers(self, timeout: float) -> bool:
-        said = self.refusal(timeout)
+        said = self.why_not_writable(timeout)
         self.why_away = said or self.why_away
         return said is None
 
     @abstractmethod
-    def refusal(self, timeout: float) -> str | None:
+    def why_not_writable(self, timeout: float) -> str | None:
         """Return why the database cannot be reached or written, in its own words if it has any; None if it can.
 
         As a probe, which asks it when something went wrong, but for people.

@@ -7,9 +7,19 @@ from typing import Any
 from django_jobs.engines.base import milliseconds
 from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
 from django_jobs.engines.postgresql_atomic import PostgreSQLAtomic
-from django_jobs.engines.postgresql_session import is_pooled, refusal, set_up
+from django_jobs.engines.postgresql_session import is_pooled, set_up, why_not_writable
 from django_jobs.engines.sql import statement
-from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult, Done, Expired, Look, Run, Settlement
+from django_jobs.engines.values import (
+    LAST_ALONE,
+    Claimed,
+    ClaimOrder,
+    ClaimResult,
+    Done,
+    Expired,
+    Look,
+    Run,
+    Settlement,
+)
 
 # Characters of JSON from which a result is written by a statement of its own.
 LARGE_RESULT = 20_000
@@ -96,6 +106,7 @@ class PostgreSQLEngine(PostgreSQLAtomic):
                 "errors": [item.error for item in ordered],
                 "entries": [item.entry for item in ordered],
                 "max_uncounted": max_uncounted,
+                "last_alone": LAST_ALONE,
             },
         )
         return dict(rows)
@@ -159,8 +170,8 @@ class PostgreSQLEngine(PostgreSQLAtomic):
             )
             return bool(cursor.fetchone()[0])
 
-    def refusal(self, timeout: float) -> str | None:
-        return refusal(self.connection.get_connection_params(), timeout)
+    def why_not_writable(self, timeout: float) -> str | None:
+        return why_not_writable(self.connection.get_connection_params(), timeout)
 
 
 def _fences(runs: Sequence[Run]) -> dict[str, list[Any]]:

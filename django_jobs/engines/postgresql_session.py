@@ -56,7 +56,7 @@ def is_pooled(connection: BaseDatabaseWrapper) -> bool:
         return bool(cursor.fetchone()[0] != raw.pgconn.backend_pid)
 
 
-def refusal(parameters: dict[str, Any], timeout: float) -> str | None:
+def why_not_writable(parameters: dict[str, Any], timeout: float) -> str | None:
     """Return why a new session cannot be had or could not write, in the server's words if it said any; None if it could."""
     for name in ("pool", "cursor_factory", "context"):
         parameters.pop(name, None)

@@ -218,7 +218,7 @@ class SQLiteEngine(SQLiteAtomic):
     def expired_exist(self) -> bool:
         return False
 
-    def refusal(self, timeout: float) -> str | None:
+    def why_not_writable(self, timeout: float) -> str | None:
         # Whoever holds the file proves that it can be written.
         parameters = {**self.connection.get_connection_params(), "timeout": min(timeout, LONGEST_LOOK)}
         try:

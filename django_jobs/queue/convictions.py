@@ -32,7 +32,7 @@ def review(engine: Engine, ids: Collection[int]) -> None:
         paused = Pause.objects.using(engine.alias).in_force().filter(kind=Pause.Kind.TYPE, name=name)
         if len(found) >= MOST_OF_A_TYPE and not paused.exists():
             pauses.pause(type=name, why=_why(found), by=BY)
-            log.type_paused(name, found)
+            log.type_paused(name, found, _minutes())
 
 
 def _convicted(engine: Engine, **conditions: Any) -> list[Job]:
@@ -48,6 +48,10 @@ def is_convicted(job: Job) -> bool:
     return last is not None and job.suspect and last["run"] == job.token and last["cause"] in (DIED, OUT_OF_MEMORY)
 
 
+def _minutes() -> int:
+    return WITHIN // timedelta(minutes=1)
+
+
 def _why(ids: list[int]) -> str:
     said = ", ".join(map(str, ids[:MOST_NAMED])) + (", ..." if len(ids) > MOST_NAMED else "")
-    return f"{len(ids)} jobs of it killed their process within {WITHIN.seconds // 60} minutes: jobs {said}"
+    return f"{len(ids)} jobs of it killed their process within {_minutes()} minutes: jobs {said}"

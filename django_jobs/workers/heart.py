@@ -20,14 +20,13 @@ from django_jobs.engines.values import Run
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
+from django_jobs.workers import retention
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
 from django_jobs.workers.link import Link, missing_tables
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
-from django_jobs.workers.retention import BATCH as PURGED_AT_ONCE
-from django_jobs.workers.retention import purge
 from django_jobs.workers.watchdog import watchdog
 
 RESCUE_SECONDS = 1.0
@@ -74,8 +73,8 @@ class Heart:
         self._looking = _Duty("Looking for due jobs", self._look, math.inf)
         # The heartbeat first: nothing that may take long or fail comes before it.
         reaping = _Duty("Taking back lost jobs", self._reap)
-        self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking]
-        self._duties.append(_Duty("Deleting old effects", self._purge))
+        purging = _Duty("Deleting old effects", self._purge)
+        self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking, purging]
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
@@ -274,7 +273,7 @@ class Heart:
         return min([*later, settings.heartbeat * random.uniform(0.7, 1.0)])
 
     def _purge(self) -> float:
-        more = purge(self._engine) == PURGED_AT_ONCE
+        more = retention.purge(self._engine) == retention.BATCH
         return 0.0 if more else PURGE_SECONDS * random.uniform(0.9, 1.1)
 
     def _look(self) -> float:

@@ -28,6 +28,6 @@ def purge(engine: Engine) -> int:
         unsettled = effects.unanswered().filter(pk__in=ids).order_by("asked_at")
         keys = list(unsettled.values_list("key", flat=True))
         if keys:
-            log.effects_never_settled(len(keys), keys[0], window)
+            log.when_committed(engine.alias, log.effects_never_settled, len(keys), keys[0], window)
         effects.filter(pk__in=ids).delete()
     return len(ids)

@@ -116,9 +116,8 @@ def book_payment(order_id: int, payment: str) -> None:
     """
     order = Order.objects.get(pk=order_id)
     Order.objects.filter(pk=order_id).update(paid_at=Now(), payment=payment)
-    for line in order.lines.order_by(
-        "product_id"
-    ):  # always in one order, so that two bookings do not wait for each other
+    # Always in one order, so that two bookings do not wait for each other.
+    for line in order.lines.order_by("product_id"):
         Product.objects.filter(pk=line.product_id).update(sold=F("sold") + line.quantity)
     send_receipt.enqueue(order_id)
 

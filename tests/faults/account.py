@@ -7,15 +7,15 @@ from typing import Any
 
 from django.db import connections
 
+from django_jobs.engines.causes import LOSSES, OUTCOME_LOST
 from tests.app.storm_jobs import book, pay, send_receipt
 
-LOSSES = ("died", "lease ran out", "database away", "connection broke", "worker failed", "outcome lost")
 # Whose effects are to be there exactly once.
 EXACT = (pay, book)
 
 _STORED = "SELECT type, count(*), count(*) FILTER (WHERE status = 'done') FROM django_jobs_job GROUP BY type"
 _RUNS = "SELECT COALESCE(sum(token), 0)::bigint FROM django_jobs_job"
-# Each was a run that had started and neither returned nor raised; another came after it.
+# Each was a run whose return or raise, if there was one, is not known; another came after it.
 _REPEATS = """
     SELECT line ->> 'cause', count(*) FROM django_jobs_job job, jsonb_array_elements(job.history) AS line
      WHERE line ->> 'cause' = ANY (%s) AND (line ->> 'run')::bigint < job.token GROUP BY 1 ORDER BY 1"""
@@ -36,10 +36,22 @@ _WITHOUT = """
     SELECT count(*) FROM django_jobs_job job WHERE status = 'done' AND NOT EXISTS (
         SELECT 1 FROM app_effect effect
          WHERE key = concat(reverse(split_part(reverse(job.type), '.', 1)), ':', job.payload -> 'args' ->> 0))"""
-# Numbers with more than one job of a type.
+# Jobs of a type beyond the first with the same number.
 _TWICE = """
     SELECT COALESCE(sum(jobs - 1), 0)::bigint FROM (
         SELECT count(*) AS jobs FROM django_jobs_job GROUP BY type, payload -> 'args' ->> 0) AS counted"""
+# Numbers with a job of the first type that is done, and with none of the second.
+_WITHOUT_OTHER = """
+    SELECT count(DISTINCT payload -> 'args' ->> 0) FROM django_jobs_job job
+     WHERE type = %s AND status = 'done' AND NOT EXISTS (
+        SELECT 1 FROM django_jobs_job other
+         WHERE other.type = %s AND other.payload -> 'args' ->> 0 = job.payload -> 'args' ->> 0)"""
+# Numbers with a job of the first type, and with none of the second that is done: what rolled back left something.
+_WITHOUT_DONE = """
+    SELECT count(DISTINCT payload -> 'args' ->> 0) FROM django_jobs_job job
+     WHERE type = %s AND NOT EXISTS (
+        SELECT 1 FROM django_jobs_job other
+         WHERE other.type = %s AND other.status = 'done' AND other.payload -> 'args' ->> 0 = job.payload -> 'args' ->> 0)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +71,16 @@ class Account:
         kinds = {row[0]: row for row in _ask(alias, _EFFECTS)}
         count, done = sum(row[1] for row in jobs.values()), sum(row[2] for row in jobs.values())
         exact = [kinds.get(_short(job.name), ("", 0, 0)) for job in EXACT]
-        paid, receipts = (jobs.get(job.name, ("", 0, 0))[1] for job in (pay, send_receipt))
+        without_receipt = _ask(alias, _WITHOUT_OTHER, pay.name, send_receipt.name)[0][0]
+        without_payment = _ask(alias, _WITHOUT_DONE, send_receipt.name, pay.name)[0][0]
         return cls(
             jobs=count,
             done=done,
             runs=_ask(alias, _RUNS)[0][0],
-            repeats=dict(_ask(alias, _REPEATS, list(LOSSES))),
+            repeats=dict(_ask(alias, _REPEATS, [*LOSSES, OUTCOME_LOST])),
             effects=sum(row[1] for row in kinds.values()),
-            lost=_ask(alias, _MISSING, stored)[0][0] + _ask(alias, _WITHOUT)[0][0] + max(paid - receipts, 0),
-            doubled=sum(row[1] - row[2] for row in exact) + _ask(alias, _TWICE)[0][0] + max(receipts - paid, 0),
+            lost=_ask(alias, _MISSING, stored)[0][0] + _ask(alias, _WITHOUT)[0][0] + without_receipt,
+            doubled=sum(row[1] - row[2] for row in exact) + _ask(alias, _TWICE)[0][0] + without_payment,
         )
 
     @property

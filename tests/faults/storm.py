@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import os
 import random
-import shutil
 import signal
 import threading
 import time
@@ -17,27 +16,16 @@ from pathlib import Path
 import psycopg
 from django.db import DatabaseError, InterfaceError, connections
 
-from django_jobs import JobFunction
 from django_jobs.models import Worker
 from example_project.postgres import Server
-from tests.app.storm_jobs import book, pay, remind
-from tests.harness import RunWorkers, Tree, wait_for, wrong_clock
-from tests.processes.common import session_pids
+from tests.faults.places import LEASE, THREADS, Enqueuer, Place
+from tests.harness import Tree, wait_for, wrong_clock
+from tests.processes.common import may_fake_time
 from tests.processes.outages import NetworkTree
 from tests.proxy import Proxy
 
-LEASE = 3.0
-SETTINGS = {
-    "LEASE": LEASE,
-    "HEARTBEAT": 1,
-    "POLL_INTERVAL": 0.2,
-    "SHUTDOWN_GRACE": 5,
-    "SOLO_PROCESSES": 2,
-    "ATOMIC_IDLE": 10,
-    "BACKOFF": (0.2, 2, 2),
-}
-THREADS = 3
-KINDS: tuple[JobFunction[..., ..., None], ...] = (pay, book, remind)
+# Seconds until an act is tried again that found nothing to harm.
+SOON = 0.2
 
 
 @dataclass(slots=True)
@@ -63,7 +51,8 @@ class Faults:
 class Storm:
     """Three trees on one server: the first's clock is two hours fast, the second's slow, the third has a good one.
 
-    The second and the third reach the server by a proxy. Call `rage`, then `calm`, from the main thread.
+    Without faketime all clocks are good. The second and the third reach the server by a proxy. Call `rage`, then `calm`,
+    from the main thread.
     """
 
     def __init__(self, server: Server, alias: str, directory: Path, seed: int, rate: float = 40.0) -> None:
@@ -78,9 +67,8 @@ class Storm:
         by_proxy = directory / "by-proxy"
         by_proxy.mkdir()
         self._behind = NetworkTree(alias, by_proxy, self._proxy.port)
-        faketime = shutil.which("faketime") is not None
-        clocks = [wrong_clock("+2h"), wrong_clock("-2h")] if faketime else [{}, {}]
-        self._places = [_Place(self._direct, clocks[0]), _Place(self._behind, clocks[1]), _Place(self._behind, {})]
+        clocks = [wrong_clock("+2h"), wrong_clock("-2h")] if may_fake_time else [{}, {}]
+        self._places = [Place(self._direct, clocks[0]), Place(self._behind, clocks[1]), Place(self._behind, {})]
         # What is to be done next: when, a number that keeps the order, and the act.
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
@@ -96,7 +84,7 @@ class Storm:
         self._repeat(0.3, 2.0, self._kill)
         self._repeat(1.0, 4.0, self._terminate)
         self._repeat(4.0, 9.0, self._freeze)
-        self._repeat(0.5, 2.0, self._swallow)
+        self._repeat(0.5, 2.0, self._proxy.swallow_next)
         self._repeat(5.0, 15.0, self._cut)
         self._repeat(20.0, 40.0, self._silence)
         self._repeat(restart_every * 0.6, restart_every * 1.0, self._restart)
@@ -110,13 +98,13 @@ class Storm:
                 pause = min(0.1, self._due[0][0] - time.monotonic())
                 threading.Event().wait(max(pause, 0.0))
         self.enqueuer.end()
+        self.faults.swallowed_commits = self._proxy.swallowed
 
     def calm(self, timeout: float) -> float:
         """Undo what is still being done to them, and wait until all jobs are done; return the seconds that it took."""
         began = time.monotonic()
         self._due.clear()
-        self._proxy._become("forward")
-        self._proxy._swallow = None
+        self._proxy.calm()
         for pids in self._frozen.values():
             _send(pids, signal.SIGCONT)
         self._frozen.clear()
@@ -157,10 +145,12 @@ class Storm:
 
     # The faults.
 
-    def _repeat(self, least: float, most: float, act: Callable[[], None]) -> None:
+    def _repeat(self, least: float, most: float, act: Callable[[], bool | None]) -> None:
+        """Act at intervals by chance; what says that it could not (False) is tried again soon."""
+
         def again() -> None:
-            act()
-            self._after(self._random.uniform(least, most), again)
+            done = act() is not False
+            self._after(self._random.uniform(least, most) if done else SOON, again)
 
         self._after(self._random.uniform(least, most), again)
 
@@ -201,19 +191,20 @@ class Storm:
             connections[self._alias].close()
             return []
 
-    def _freeze(self) -> None:
+    def _freeze(self) -> bool:
         """Stop all processes of a tree until well after their leases have run out."""
         number = self._random.randrange(len(self._places))
         seconds = LEASE * self._random.uniform(1.2, 2.5)
         workers = self._places[number].workers
         if number in self._frozen or workers is None or workers.process.poll() is not None:
-            return
+            return False
         self._frozen[number] = workers.tree_pids()
         _send(self._frozen[number], signal.SIGSTOP)
         self.faults.freezes += 1
         self._after(seconds, lambda: _send(self._frozen.pop(number), signal.SIGCONT))
+        return True
 
-    def _terminate(self) -> None:
+    def _terminate(self) -> bool:
         """End a few sessions of workers, or all of them."""
         limit = self._random.choice((1, 1, 2, 3, 1000))
         found = self._ask(
@@ -224,23 +215,12 @@ class Storm:
             limit,
         )
         self.faults.terminated_backends += len(found)
+        return bool(found)
 
     def _restart(self) -> None:
         connections[self._alias].close()
         self._server.restart("immediate")
         self.faults.restarts += 1
-
-    def _swallow(self) -> None:
-        """Pass on one COMMIT that comes within a second, and not the answer to it."""
-        swallowing = ExitStack()
-        before = self._proxy.swallowed
-        swallowing.enter_context(self._proxy.swallow())
-
-        def over() -> None:
-            swallowing.close()
-            self.faults.swallowed_commits += self._proxy.swallowed - before
-
-        self._after(0.45, over)
 
     def _cut(self) -> None:
         self._proxy.cut()
@@ -257,64 +237,6 @@ class Storm:
         with suppress(psycopg.OperationalError), psycopg.connect(self._server.url, autocommit=True) as raw:
             return raw.execute(statement, parameters).fetchall()
         return []
-
-
-class _Place:
-    """Where a tree runs: whenever it has ended, another is started."""
-
-    def __init__(self, tree: Tree, env: dict[str, str]) -> None:
-        self._tree = tree
-        self._env = env
-        self.workers: RunWorkers | None = None
-        self._ended: list[RunWorkers] = []
-
-    def start(self) -> None:
-        options = ("--processes", "1", "--threads", str(THREADS))
-        self.workers = self._tree.start(*options, settings=SETTINGS, env=self._env)
-
-    def wait_until_ready(self) -> None:
-        assert self.workers is not None
-        self.workers.wait_until_ready()
-
-    def keep_alive(self) -> None:
-        if self.workers is not None and self.workers.process.poll() is not None:
-            assert self.workers.process.returncode == -signal.SIGKILL, self.workers.log
-            self._ended.append(self.workers)
-            self.start()
-
-    def has_no_orphans(self) -> bool:
-        for workers in [ended for ended in self._ended if not session_pids(ended.pid)]:
-            self._ended.remove(workers)
-            self._tree.forget(workers)
-        return not self._ended
-
-
-class Enqueuer(threading.Thread):
-    """Enqueues jobs of all kinds at a rate, each with a number of its own, and knows which enqueues returned."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__(name="enqueuer", daemon=True)
-        self._rate = rate
-        self._over = threading.Event()
-        self.stored: list[int] = []
-        self.refused = 0
-
-    def run(self) -> None:
-        number, began = 0, time.monotonic()
-        while not self._over.is_set():
-            try:
-                self.stored.append(KINDS[number % len(KINDS)].enqueue(number).pk)
-            except (DatabaseError, InterfaceError, OSError):
-                self.refused += 1
-                self._over.wait(0.1)
-            number += 1
-            self._over.wait(max(began + number / self._rate - time.monotonic(), 0.0))
-        connections.close_all()
-
-    def end(self) -> None:
-        self._over.set()
-        if self.is_alive():
-            self.join()
 
 
 def _send(pids: list[int], number: int) -> None:

@@ -118,9 +118,9 @@ def test_a_role_that_may_make_no_temporary_table_is_asked_whether_it_may_write(s
     connections.settings["poor"] = {**connections.settings[ALIAS], "USER": "poor"}
     try:
         poor = PostgreSQLEngine("poor")
-        assert (poor.refusal(2), poor.probe(2)) == (None, True)
+        assert (poor.why_not_writable(2), poor.probe(2)) == (None, True)
         with read_only(server):
-            wait_for(lambda: poor.refusal(2) == "it is read-only (transaction_read_only is on)")
+            wait_for(lambda: poor.why_not_writable(2) == "it is read-only (transaction_read_only is on)")
             assert not poor.probe(2)
     finally:
         del connections.settings["poor"]

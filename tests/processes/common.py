@@ -19,8 +19,10 @@ with_tables = pytest.mark.django_db(transaction=True, databases="__all__", avail
 with_processes = [pytest.mark.process, with_tables]
 on_postgresql = pytest.mark.parametrize("vendor", ["postgresql"], indirect=True)
 on_sqlite = pytest.mark.parametrize("vendor", ["sqlite"], indirect=True)
+# Whether it is there, or is to be missed.
+may_fake_time = shutil.which("faketime") is not None or "REQUIRE_FAKETIME" in os.environ
 needs_faketime = pytest.mark.skipif(
-    shutil.which("faketime") is None and "REQUIRE_FAKETIME" not in os.environ,
+    not may_fake_time,
     reason="faketime is not installed; REQUIRE_FAKETIME=1 makes this a failure",
 )
 

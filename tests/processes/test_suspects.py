@@ -12,7 +12,7 @@ from django.db import connections
 
 from django_jobs import pause, resume
 from django_jobs.models import Job, Pause
-from tests.app.deadline_jobs import catch_everything
+from tests.app.deadline_jobs import catch_everything, grow
 from tests.app.jobs import choose_error, leave_effect, nothing, wait_for_file
 from tests.app.killer_jobs import do_good, kill_by, kill_session_of_server
 from tests.app.models import Effect
@@ -264,7 +264,7 @@ def test_three_that_wanted_too_much_memory_pause_their_type_as_well(tree: Tree) 
 
 
 def test_memory_under_the_limit_may_be_had_alone(tree: Tree) -> None:
-    job = nothing.enqueue()
+    job = grow.enqueue("16 MiB", 16)
     suspect(tree, job)
     workers = tree.start("--burst", settings={"SOLO_MEMORY": 64 * MIB})
     assert workers.wait() == 0

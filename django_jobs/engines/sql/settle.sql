@@ -1,6 +1,6 @@
 -- Ends a batch of runs in any way but done, each fenced. Called by PostgreSQLEngine.settle.
--- Rows are locked in id order first. A witnessed death, a second loss in a row that may be the job's doing, and the last
--- losses but three that it is allowed make it a suspect, to be run alone. The witnessed death of a process that ran a
+-- Rows are locked in id order first. A witnessed death, a second loss in a row that may be the job's doing, and each of the
+-- last losses that it is allowed make it a suspect, to be run alone. The witnessed death of a process that ran a
 -- suspect, and so nothing else, convicts it when it has caused two losses; too many losses in a row end it as well.
 -- What says nothing of the job, such as being stopped, changes nothing; an end by itself clears it.
 -- What a person cancelled while it ran does not run again, however this run ended.
@@ -27,7 +27,7 @@ WITH ended AS MATERIALIZED (
            ended.counts = 'loss' AND ended.witnessed AND job.suspect AND job.losses > 0 AS convicted,
            CASE ended.counts
                 WHEN 'loss' THEN job.suspect OR ended.witnessed OR (ended.suspicious AND job.losses > 0)
-                                 OR job.losses + 1 >= %(max_uncounted)s - 3
+                                 OR job.losses + 1 >= %(max_uncounted)s - %(last_alone)s
                 WHEN 'nothing' THEN job.suspect ELSE false END AS suspect
       FROM django_jobs_job job
       JOIN ended ON ended.id = job.id
