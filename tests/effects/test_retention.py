@@ -42,13 +42,14 @@ def test_what_was_asked_for_longer_ago_than_the_window_is_deleted_and_nothing_el
 
 
 def test_what_may_have_happened_is_deleted_with_a_warning_that_counts(
-    engine: Engine, caplog: pytest.LogCaptureFixture
+    engine: Engine, caplog: pytest.LogCaptureFixture, django_capture_on_commit_callbacks: Any
 ) -> None:
     for key, days in (("b", 32), ("a", 33), ("young", 1)):
         make(engine.alias, key, days, kind="outside")
     make(engine.alias, "answered", 31, kind="outside", answered_at=Clock())
     make(engine.alias, "once", 31)
-    assert retention.purge(engine) == 4
+    with django_capture_on_commit_callbacks(using=engine.alias, execute=True):
+        assert retention.purge(engine) == 4
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage() == (
@@ -58,9 +59,12 @@ def test_what_may_have_happened_is_deleted_with_a_warning_that_counts(
     assert keys(engine.alias) == ["young"]
 
 
-def test_nothing_is_said_of_effects_that_are_settled(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_said_of_effects_that_are_settled(
+    engine: Engine, caplog: pytest.LogCaptureFixture, django_capture_on_commit_callbacks: Any
+) -> None:
     make(engine.alias, "once", 31)
-    assert retention.purge(engine) == 1
+    with django_capture_on_commit_callbacks(using=engine.alias, execute=True):
+        assert retention.purge(engine) == 1
     assert caplog.records == []
 
 
