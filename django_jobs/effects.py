@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +58,28 @@ class Once(_Result):
         return f"<once {self.key!r}: {'first' if self._first else 'took place before'}>"
 
 
-@contextmanager
-def once(key: str) -> Iterator[Once]:
+class OnceBlock:
+    """The context manager that `once` makes."""
+
+    def __init__(self, first: Once) -> None:
+        self._first = first
+        self._block: AbstractContextManager[Once] | None = None
+
+    def __bool__(self) -> bool:
+        raise InvalidJob(_unused("once", self._first.key, "first", "first"))
+
+    def __enter__(self) -> Once:
+        self._block = _have_once(self._first)
+        return self._block.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._block is not None
+        self._block.__exit__(kind, error, traceback)
+
+
+def once(key: str) -> OnceBlock:
     """Have an effect in the jobs' database once for a key: `with once(key) as first: if first: ...`
 
     The body is a savepoint of the caller's transaction. The key and what the body writes commit together, or neither
@@ -71,11 +91,15 @@ def once(key: str) -> Iterator[Once]:
     caller's transaction stays usable. Raises InvalidJob or InvalidJobType for a key that cannot be used, and InvalidJob
     outside of a transaction on the jobs' database, where the key would be stored whatever becomes of the effect.
     """
-    first = Once(options.text(key, "key"))
+    return OnceBlock(Once(options.text(key, "key")))
+
+
+@contextmanager
+def _have_once(first: Once) -> Iterator[Once]:
     store = _store()
     if not store.in_atomic:
         raise InvalidJob(
-            f"once({key!r}) was used outside of a transaction on the jobs' database {store.alias!r}: the key would be "
+            f"once({first.key!r}) was used outside of a transaction on the jobs' database {store.alias!r}: the key would be "
             f"stored at once, whatever becomes of the effect. Write `with transaction.atomic(using={store.alias!r}):` "
             "around it and around what it guards."
         )
@@ -83,7 +107,7 @@ def once(key: str) -> Iterator[Once]:
         _take(store, first)
         yield first
         if first and first._result is not None:
-            store.keep(key, first._result)
+            store.keep(first.key, first._result)
     first._closed = first._closed or _OVER
 
 
@@ -123,6 +147,9 @@ class Outside:
         self._key = key
         self._job_id = _job_id()
         self._call: OutsideCall
+
+    def __bool__(self) -> bool:
+        raise InvalidJob(_unused("outside", self._key, "call", "not call.answered"))
 
     def __enter__(self) -> OutsideCall:
         store = _store()
@@ -184,6 +211,13 @@ def outside(key: str) -> Outside:
     database, as in an atomic job: "asked" would not be committed before the call.
     """
     return Outside(options.text(key, "key"))
+
+
+def _unused(name: str, key: str, target: str, question: str) -> str:
+    return (
+        f"{name}({key!r}) by itself tells nothing: write `with {name}({key!r}) as {target}:` and inside it "
+        f"`if {question}:`."
+    )
 
 
 def _store() -> EffectStore:

@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError
 
 from django_jobs import log
 from django_jobs.conf import Conf
@@ -44,6 +46,7 @@ TRIES_IN_PLACE = 3
 FIRST_PAUSE = 0.02
 IDLE_TOO_LONG = "25P03"
 _ENTER = transaction.Atomic.__enter__.__code__
+_FORBID = BaseDatabaseWrapper.validate_no_atomic_block.__code__
 End = Done | Settlement
 
 
@@ -166,6 +169,8 @@ class AtomicRun:
         """Raise what the function raised, or what that comes from, if it should be said in other words."""
         if self._broken is not None:
             raise self._broken
+        if any(_is_forbidden_end(link) for link in chain(error)):
+            raise _broken("called transaction.commit(), rollback() or set_autocommit()", _REMEDY) from error
         if any(_is_durable_block(link) for link in chain(error)):
             raise AtomicBroken(
                 "The function of an atomic job began a durable block (`transaction.atomic(durable=True)`): it is in a "
@@ -253,7 +258,8 @@ class AtomicRun:
 
 
 _REMEDY = (
-    "Catch errors outside of a `with transaction.atomic()` of their own, and leave COMMIT and ROLLBACK to the worker."
+    "Put a `with transaction.atomic():` around what may fail, inside the `try` that catches its error, and leave COMMIT "
+    "and ROLLBACK to the worker."
 )
 
 
@@ -276,8 +282,16 @@ def _is_contention(error: BaseException) -> bool:
     return any(getattr(link, "sqlstate", None) in CONTENTION for link in chain(error))
 
 
+def _is_forbidden_end(error: BaseException) -> bool:
+    """Tell whether Django refused to commit, roll back or change autocommit inside a transaction."""
+    return isinstance(error, TransactionManagementError) and _raised_in(error) is _FORBID
+
+
 def _is_durable_block(error: BaseException) -> bool:
-    if not isinstance(error, RuntimeError):
-        return False
+    return isinstance(error, RuntimeError) and _raised_in(error) is _ENTER
+
+
+def _raised_in(error: BaseException) -> object:
+    """Return the code that raised an error; Django has no other sign of some of its own."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(frames) and frames[-1].f_code is _ENTER
+    return frames[-1].f_code if frames else None

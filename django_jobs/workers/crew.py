@@ -42,13 +42,14 @@ class Post:
         self.place = None
         self.start_after, self.quick_deaths = 0.0, 0
 
-    def delay_start(self, started_at: float) -> None:
+    def delay_start(self, started_at: float, worked: bool = False) -> None:
         """The first replacements come at once; a process that keeps dying at its start is given more and more time."""
         now = time.monotonic()
         self.place = None
-        self.quick_deaths = self.quick_deaths + 1 if now - started_at < QUICK_DEATH_SECONDS else 0
-        quick = self.quick_deaths
-        self.start_after = now + (0.0 if quick <= 2 else min(0.5 * 2 ** (quick - 3), LONGEST_RESTART_PAUSE))
+        quick = not worked and now - started_at < QUICK_DEATH_SECONDS
+        self.quick_deaths = self.quick_deaths + 1 if quick else 0
+        deaths = self.quick_deaths
+        self.start_after = now + (0.0 if deaths <= 2 else min(0.5 * 2 ** (deaths - 3), LONGEST_RESTART_PAUSE))
 
 
 @dataclass(slots=True)
@@ -258,7 +259,8 @@ class Crew:
             place.post.leave()  # it had reached a limit
             place.post = None
         else:
-            self._vacate(place)
+            # By what it ran, which is bounded: the jobs that wait are not to pay for it.
+            self._vacate(place, worked=any(seat.state is State.RUNNING for seat in seats))
         place.draining_since = None
         # Also after an end in order: a claim that got no answer may have been made.
         self._bury_it(fallen)
@@ -289,7 +291,7 @@ class Crew:
             held=place.held,
         )
 
-    def _vacate(self, place: Place) -> None:
+    def _vacate(self, place: Place, worked: bool = False) -> None:
         if place.post is not None:
-            place.post.delay_start(place.started_at)
+            place.post.delay_start(place.started_at, worked)
             place.post = None

@@ -121,6 +121,8 @@ ACTS: dict[str, Callable[[], object]] = {
     "error without savepoint": _error_without_savepoint,
     "set rollback": lambda: transaction.set_rollback(True, using=router.jobs_alias),
     "durable": _durable,
+    "django commit": lambda: transaction.commit(using=router.jobs_alias),
+    "django autocommit": lambda: transaction.set_autocommit(True, using=router.jobs_alias),
     "close": lambda: connections[router.jobs_alias].close(),
     "leave open": lambda: _leave_open(router.jobs_alias),
     "leave open elsewhere": lambda: _leave_open(other()),

@@ -69,6 +69,8 @@ BROKEN = [
     ("error without savepoint", "caught an error"),
     ("set rollback", "asked for a rollback"),
     ("durable", "began a durable block"),
+    ("django commit", "called transaction.commit()"),
+    ("django autocommit", "or set_autocommit()"),
     ("close", "closed the connection"),
     ("leave open", "left an atomic block open"),
 ]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from django_jobs import InvalidJob, InvalidJobType, once
+from django_jobs import InvalidJob, InvalidJobType, once, outside
 from django_jobs.engines.base import Engine
 from django_jobs.engines.effects import EffectStore
 from django_jobs.exceptions import JobsError
@@ -77,6 +77,16 @@ def test_a_result_set_after_the_block_is_refused(engine: Engine) -> None:
         pass
     with pytest.raises(InvalidJob, match="the `with` block is over"):
         first.result = 2
+
+
+def test_used_without_with_it_is_refused_with_the_lines_to_write(engine: Engine) -> None:
+    for used, said in ((once("a"), "as first:` and inside it `if first:`"), (outside("a"), "`if not call.answered:`")):
+        with pytest.raises(InvalidJob) as caught:
+            bool(used)
+        assert said in str(caught.value)
+        assert not callable(used)
+    with pytest.raises(InvalidJobType):
+        once(None)  # type: ignore[arg-type]
 
 
 def test_outside_of_a_transaction_it_is_refused_and_says_the_remedy(engine: Engine) -> None:

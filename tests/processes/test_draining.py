@@ -233,6 +233,15 @@ def test_a_process_that_keeps_dying_at_its_start_is_given_more_time_wherever_it_
 
 
 @fast
+def test_a_process_that_died_by_what_it_ran_is_replaced_at_once_however_often(manned: Manned) -> None:
+    for _ in range(10):
+        (place,) = manned.man() or [place for place in manned.crew.places if place.child]
+        manned.seat(place, 0, None)
+        manned.end(place, -11)
+    assert len(manned.man()) == 1
+
+
+@fast
 def test_a_burst_is_not_over_while_a_process_is_being_replaced(manned: Manned) -> None:
     first, second = manned.crew.places
     first.region.set_phase(Phase.IDLE)
