@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,30 +31,22 @@ def test_of_many_at_once_one_is_first_and_all_others_read_its_result(engine: Eng
 
 
 @on_postgresql
-def test_who_waited_for_a_holder_that_commits_reads_its_result(engine: Engine, other: Session) -> None:
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [(Session.commit, (False, "the holder's")), (Session.rollback, (True, "the waiter's"))],
+    ids=["commits", "rolls back"],
+)
+def test_who_waited_reads_the_result_of_a_holder_that_commits_and_is_first_after_one_that_rolls_back(
+    engine: Engine, other: Session, end: Callable[[Session], None], found: tuple[bool, str]
+) -> None:
     other.begin()
     other.do(lambda: effect_once(engine, "a", "the holder's"))
     with_session = Session(engine.alias)
     try:
         waiter = with_session.start(lambda: effect_once(engine, "a", "the waiter's"))
         wait_for_blocked()
-        other.commit()
-        assert waiter.result(10) == (False, "the holder's")
-    finally:
-        with_session.close()
-    assert truth(engine) == ["a"]
-
-
-@on_postgresql
-def test_who_waited_for_a_holder_that_rolls_back_is_first(engine: Engine, other: Session) -> None:
-    other.begin()
-    other.do(lambda: effect_once(engine, "a", "the holder's"))
-    with_session = Session(engine.alias)
-    try:
-        waiter = with_session.start(lambda: effect_once(engine, "a", "the waiter's"))
-        wait_for_blocked()
-        other.rollback()
-        assert waiter.result(10) == (True, "the waiter's")
+        end(other)
+        assert waiter.result(10) == found
     finally:
         with_session.close()
     assert truth(engine) == ["a"]

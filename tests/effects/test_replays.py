@@ -47,16 +47,21 @@ class Killed:
         env = {"DJANGO_SETTINGS_MODULE": "tests.effects.crashing", "DJANGO_JOBS_TEST_CRASHES": str(self.directory)}
         # One job at a time, so that each is killed for its own.
         workers = self.tree.start("--no-scheduler", "--threads", "1", settings={"POLL_INTERVAL": 0.05}, env=env)
-        wait_for(lambda: self._all_done(workers), 60.0, "all jobs are done")
+
+        def all_done() -> bool:
+            self._go_on(workers)
+            return self._all_done()
+
+        wait_for(all_done, 60.0, "all jobs are done")
         # The last one may be killed when it is done.
         planned = {name: 1 if point in DONE_BEFORE else 2 for name, point in self.plan.items()}
         wait_for(lambda: self.kills == planned, 10.0, "each job was killed as planned")
         assert workers.stop() == 0
 
-    def _all_done(self, workers: RunWorkers) -> bool:
+    def _go_on(self, workers: RunWorkers) -> None:
+        """Have what was killed run again at once: a job that kills its process is suspected, waits and ends as dead."""
         workers.assert_runs()
         jobs = Job.objects.using(self.tree.alias)
-        # What kills its process is suspected, waits and ends as dead: here it is not the job's fault.
         waiting = jobs.filter(status="ready")
         waiting.filter(parked="suspect").update(parked=None, suspect=False, losses=0)
         waiting.filter(run_at__gt=Now()).update(run_at=Now())
@@ -65,7 +70,9 @@ class Killed:
             job.requeue()
         for job in jobs.filter(attempts__gt=0):
             raise AssertionError(job.last_error)
-        return not jobs.exclude(status="done").exists()
+
+    def _all_done(self) -> bool:
+        return not Job.objects.using(self.tree.alias).exclude(status="done").exists()
 
     @property
     def kills(self) -> dict[str, int]:
