@@ -53,6 +53,13 @@ def _attempts(value: Any) -> int:
     return _whole(value, MOST_ATTEMPTS)
 
 
+def _losses(value: Any) -> int:
+    # One would end what was only beside a killer.
+    if isinstance(value, bool) or not isinstance(value, int) or not 2 <= value <= LARGEST_WHOLE:
+        raise ValueError(f"give a whole number from 2 to {LARGEST_WHOLE:,}")
+    return value
+
+
 def _whole_or_none(value: Any) -> int | None:
     return None if value is None else _whole(value)
 
@@ -118,7 +125,7 @@ class Conf:
     backoff: Backoff = field(default_factory=Backoff, metadata={"convert": _backoff})
     max_attempts: int = _setting(8, _attempts)
     default_timeout: float = _setting(900.0, _duration)
-    max_uncounted: int = _setting(10, _whole)
+    max_uncounted: int = _setting(10, _losses)
     idempotency_window: float = _setting(86_400.0, _duration)
     effect_window: float = _setting(2_592_000.0, _duration)
     max_payload_bytes: int = _setting(MIB, _whole)

@@ -109,7 +109,6 @@ WHOLES = {
     "PROCESSES": 1000,
     "THREADS": 1000,
     "MAX_ATTEMPTS": 1_000_000,
-    "MAX_UNCOUNTED": 2**31 - 1,
     "MAX_PAYLOAD_BYTES": 2**31 - 1,
     "MAX_RESULT_BYTES": 2**31 - 1,
 }
@@ -137,6 +136,14 @@ def test_a_bad_duration_is_named_with_the_remedy(key: str, value: object) -> Non
     (found,) = problems({key: value})
     assert found.startswith(f"DJANGO_JOBS[{key!r}] is {repr(value)[:70]}")
     assert found.endswith("; give seconds from 0.001 to ten years, or a timedelta.")
+
+
+@pytest.mark.parametrize("value", ["4", None, True, 0, 1, -1, 4.0, float("nan"), 2**31])
+def test_losses_that_would_end_what_was_beside_a_killer_are_refused(value: object) -> None:
+    (found,) = problems({"MAX_UNCOUNTED": value})
+    assert found.startswith("DJANGO_JOBS['MAX_UNCOUNTED'] is ")
+    assert found.endswith("; give a whole number from 2 to 2,147,483,647.")
+    assert problems({"MAX_UNCOUNTED": 2}) == []
 
 
 @pytest.mark.parametrize("value", ["4", True, 0, -1, 4.0, float("nan"), 2**31])

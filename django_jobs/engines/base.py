@@ -191,9 +191,16 @@ class Engine(ABC):
         return True
 
     @abstractmethod
-    def mark(self, mark: str, idle: float, limit: float | None) -> None:
-        """Mark the transaction as that of one run. `idle`: seconds after which the server ends it, when it is asked
-        nothing; `limit`: those of each statement, None for the project's own."""
+    def mark(self, idle: float, limit: float | None) -> str:
+        """Set the transaction up for one run, and return by what it is known.
+
+        `idle`: seconds after which the server ends it, when it is asked nothing; `limit`: those of each statement, None
+        for the project's own.
+        """
+
+    @abstractmethod
+    def was_ended(self, mark: str) -> bool:
+        """Say whether the function that raised has ended the marked transaction before, as far as can be told."""
 
     @abstractmethod
     def broken_by(self) -> str | None:

@@ -12,8 +12,8 @@ from psycopg.pq import TransactionStatus
 from django_jobs.engines.base import milliseconds
 from django_jobs.engines.postgresql_storing import PostgreSQLStoring
 
-# A setting that no server knows: with its transaction it is gone.
-_MARK = "django_jobs.run"
+# By when it began a transaction is known from those after it.
+_BEGAN = "extract(epoch FROM transaction_timestamp())::text"
 # Seconds, in words that intervals know as well: of the project's own time-out, 0 when there is none.
 _OWN = "extract(epoch FROM replace(current_setting('statement_timeout'), 'ms', 'milliseconds')::interval) * 1000"
 
@@ -35,14 +35,25 @@ class PostgreSQLAtomic(PostgreSQLStoring):
             with suppress(psycopg.Error):  # closed, or still in a transaction: it is thrown away
                 raw.isolation_level = before
 
-    def mark(self, mark: str, idle: float, limit: float | None) -> None:
-        sql = "SELECT set_config(%s, %s, true), set_config('idle_in_transaction_session_timeout', %s, true)"
-        parameters = [_MARK, mark, str(milliseconds(idle))]
+    def mark(self, idle: float, limit: float | None) -> str:
+        sql = f"SELECT {_BEGAN}, set_config('idle_in_transaction_session_timeout', %s, true)"
+        parameters = [str(milliseconds(idle))]
         if limit is not None:
             sql += f", set_config('statement_timeout', least(nullif({_OWN}, 0), %s)::bigint::text, true)"
             parameters.append(str(milliseconds(limit)))
         with self.connection.cursor() as cursor:
             cursor.execute(sql, parameters)
+            return str(cursor.fetchone()[0])
+
+    def was_ended(self, mark: str) -> bool:
+        raw: Any = self.connection.connection
+        if raw.pgconn.transaction_status != TransactionStatus.INTRANS:
+            # In a failed one nothing can be asked.
+            return bool(raw.pgconn.transaction_status == TransactionStatus.IDLE)
+        # Django lets nothing through in a block that is to be rolled back.
+        with self.connection.wrap_database_errors, raw.cursor() as cursor:
+            cursor.execute(f"SELECT {_BEGAN}")
+            return bool(cursor.fetchone()[0] != mark)
 
     def broken_by(self) -> str | None:
         raw: Any = self.connection.connection
@@ -58,8 +69,8 @@ class PostgreSQLAtomic(PostgreSQLStoring):
     def is_marked(self, mark: str, limit: float) -> bool:
         with self.connection.cursor() as cursor:
             cursor.execute(
-                "SELECT current_setting(%(name)s, true) = %(mark)s, set_config('lock_timeout', %(limit)s, true), "
+                f"SELECT {_BEGAN} = %(mark)s, set_config('lock_timeout', %(limit)s, true), "
                 "set_config('statement_timeout', %(limit)s, true)",
-                {"name": _MARK, "mark": mark, "limit": str(milliseconds(limit))},
+                {"mark": mark, "limit": str(milliseconds(limit))},
             )
             return bool(cursor.fetchone()[0])

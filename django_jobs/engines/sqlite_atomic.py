@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,9 +53,19 @@ class SQLiteAtomic(SQLiteStoring):
                 return False
             raise
 
-    def mark(self, mark: str, idle: float, limit: float | None) -> None:
+    def mark(self, idle: float, limit: float | None) -> str:
+        mark = f"django_jobs_{secrets.token_hex(8)}"
         with self.connection.cursor() as cursor:
             cursor.execute(f"SAVEPOINT {mark}")
+        return mark
+
+    def was_ended(self, mark: str) -> bool:
+        raw: Any = self.connection.connection
+        try:
+            raw.execute(f"RELEASE {mark}")
+        except sqlite3.OperationalError:
+            return True
+        return False
 
     def broken_by(self) -> str | None:
         raw: Any = self.connection.connection

@@ -46,10 +46,10 @@ def settle_one(cursor: Any, item: Settlement, before: Before, max_uncounted: int
     suspect = _is_suspect(item, before, max_uncounted)
     history = json.loads(before.history)
     error = item.error
-    if item.counts == "loss" and losses + 1 >= max_uncounted:
-        error = f"Lost {losses + 1} times in a row, never seen to end. {error or ''}"
-    elif item.counts == "loss" and convicted:
+    if item.counts == "loss" and convicted:
         error = f"{error or ''} It ran alone, and was lost {losses + 1} times in a row."
+    elif item.counts == "loss" and losses + 1 >= max_uncounted:
+        error = f"Lost {losses + 1} times in a row, never seen to end. {error or ''}"
     if item.entry is not None:
         history = with_line(cursor, history, json.loads(item.entry))
     cursor.execute(

@@ -6,7 +6,6 @@ The job's row is not touched before the function has returned: heartbeats, progr
 from __future__ import annotations
 
 import random
-import secrets
 import threading
 import time
 import traceback
@@ -15,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from django.db import DatabaseError, DataError, IntegrityError, transaction
+from django.db import DatabaseError, DataError, IntegrityError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
@@ -45,6 +44,9 @@ CONTENTION = ("40001", "40P01")
 TRIES_IN_PLACE = 3
 FIRST_PAUSE = 0.02
 IDLE_TOO_LONG = "25P03"
+# What only the settings of a transaction bring about: no permission, no such table, a transaction that may not write.
+NOT_ALLOWED = ("42501", "42P01", "25006")
+OWN_END = "ended the transaction by a COMMIT or ROLLBACK"
 _ENTER = transaction.Atomic.__enter__.__code__
 _FORBID = BaseDatabaseWrapper.validate_no_atomic_block.__code__
 End = Done | Settlement
@@ -92,6 +94,8 @@ class AtomicRun:
         self._mark = ""
         self._began_at = 0.0
         self._broken: AtomicBroken | None = None
+        # The last error that the database gave the function.
+        self._caught: DatabaseError | None = None
         self._committed = False
 
     def make(self, call: Callable[[], Any], decide: Callable[[Any], End]) -> End:
@@ -114,8 +118,7 @@ class AtomicRun:
         return not self._stop_asked() and time.monotonic() + seconds < self._watch.deadline
 
     def _try(self, call: Callable[[], Any], decide: Callable[[Any], End]) -> End:
-        self._mark = f"django_jobs_{self._claimed.id}_{self._claimed.token}_{secrets.token_hex(8)}"
-        self._broken, self._committed = None, False
+        self._broken, self._caught, self._committed = None, None, False
         with ExitStack() as stack:
             if not stack.enter_context(self._engine.turn(self._may_wait)):
                 raise NotStarted
@@ -151,12 +154,14 @@ class AtomicRun:
         self._raw = self._engine.connection.connection
         left = self._watch.deadline - time.monotonic()
         with guarded(alias, answer_timeout(self._settings.lease)):
-            self._engine.mark(self._mark, self._settings.atomic_idle, max(left, 0.0) if left < float("inf") else None)
-        stack.enter_context(refusing(alias, self._note_broken, self._job_type.other_databases))
+            limit = max(left, 0.0) if left < float("inf") else None
+            self._mark = self._engine.mark(self._settings.atomic_idle, limit)
+        stack.enter_context(refusing(alias, self._note_broken, self._note_caught, self._job_type.other_databases))
         with limited(self._settings.solo_memory):
             called = self._watch.call(call)
         error, called.error = called.error, None
         if error is not None:
+            self._refuse_own_end(error)
             self._raise(error)
         if self._broken is not None:
             raise self._broken  # caught by the function
@@ -164,6 +169,23 @@ class AtomicRun:
 
     def _note_broken(self, error: AtomicBroken) -> None:
         self._broken = self._broken or error
+
+    def _note_caught(self, error: DatabaseError) -> None:
+        self._caught = error
+
+    def _refuse_own_end(self, error: BaseException) -> None:
+        """Raise when the function had ended the transaction before it raised: what it wrote would be written again."""
+        connection: Any = self._engine.connection
+        # After an error of the connection or of the deadline it was the database that ended it, by a rollback.
+        if connection.connection is not self._raw or any(isinstance(link, OperationalError) for link in chain(error)):
+            return
+        try:
+            with guarded(self._engine.alias, answer_timeout(self._settings.lease)):
+                ended = self._engine.was_ended(self._mark)
+        except DATABASE_ERRORS:
+            return
+        if ended:
+            raise _broken(OWN_END, _REMEDY) from error
 
     def _raise(self, error: BaseException) -> None:
         """Raise what the function raised, or what that comes from, if it should be said in other words."""
@@ -200,7 +222,7 @@ class AtomicRun:
         if why is None and connection.needs_rollback:
             why = "caught an error inside an atomic block, or asked for a rollback"
         if why is not None:
-            raise _broken(why, _REMEDY)
+            raise _broken(why, _REMEDY) from self._caught
         # The server gives it what is left to the deadline: many constraints may have been deferred.
         left = min(max(self._watch.deadline - time.monotonic(), 0.0), self._settings.default_timeout)
         with guarded(self._engine.alias, left + answer_timeout(self._settings.lease)):
@@ -212,7 +234,7 @@ class AtomicRun:
         try:
             stack.enter_context(guarded(self._engine.alias, answer_timeout(self._settings.lease)))
             if not self._engine.is_marked(self._mark, self._limit):
-                raise _broken("ended the transaction by a COMMIT or ROLLBACK", _REMEDY)
+                raise _broken(OWN_END, _REMEDY)
             progress = self._reported(run)
             if progress is not None:
                 self._engine.store_progress([(run, progress)])
@@ -223,6 +245,11 @@ class AtomicRun:
         except DATABASE_ERRORS as error:
             if isinstance(error, DataError | IntegrityError) or _is_contention(error):
                 raise
+            if getattr(error.__cause__, "sqlstate", None) in NOT_ALLOWED and self._engine.probe(self._limit):
+                raise _broken(
+                    "left settings under which the end of its run cannot be written",
+                    "Undo SET LOCAL search_path, ROLE and the like before it returns.",
+                ) from error
             raise OutcomeLost("The end of the run could not be written, so all was rolled back.") from error
         if run.id not in statuses:
             raise LeaseLost("The job was no longer this run's when it ended, so all that it wrote was rolled back.")
@@ -261,6 +288,10 @@ _REMEDY = (
     "Put a `with transaction.atomic():` around what may fail, inside the `try` that catches its error, and leave COMMIT "
     "and ROLLBACK to the worker."
 )
+
+
+def own_row_changed() -> AtomicBroken:
+    return _broken("changed or deleted the row of its own job", "Say how it ends by what it returns or raises.")
 
 
 def _broken(what: str, remedy: str) -> AtomicBroken:

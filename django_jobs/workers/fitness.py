@@ -4,9 +4,9 @@ from __future__ import annotations
 class Fitness:
     """Whether this supervisor may take back jobs of others whose lease ran out.
 
-    Only after its own connection has worked for one full lease, in which the database's clock moved like its own
-    monotonic clock: after an outage, a failover or a resumed machine, all leases look expired, and the living need
-    time to extend theirs first. All values are seconds.
+    Only after its own statements have worked for one full lease, in which the database's clock moved like its own
+    monotonic clock: after an outage, a lock on the whole table of jobs, a failover or a resumed machine, all leases look
+    expired, and the living need time to extend theirs first. All values are seconds.
     """
 
     def __init__(self, lease: float, heartbeat: float) -> None:
@@ -29,7 +29,7 @@ class Fitness:
         return monotonic - last[1] > 2 * self._heartbeat
 
     def broken(self) -> None:
-        """Note that the connection did not work."""
+        """Note that the connection did not work, or a statement of ours was not let through."""
         self._since = self._last = None
 
     def fit(self, monotonic: float) -> bool:

@@ -23,7 +23,7 @@ from django_jobs.queue import rescue
 from django_jobs.workers import retention
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
-from django_jobs.workers.link import Link, missing_tables
+from django_jobs.workers.link import Link, missing_tables, took_too_long
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
@@ -178,6 +178,8 @@ class Heart:
             return 0.0
         pause = self._link.failed(what, error)
         if pause is None:
+            if took_too_long(error):
+                self._fitness.broken()  # then others could not extend their leases either
             return self._settings.heartbeat / 3
         self._fitness.broken()
         return pause

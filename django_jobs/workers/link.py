@@ -13,7 +13,7 @@ from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.watchdog import guarded
 
 UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
-LOCK_NOT_AVAILABLE = "55P03"
+LOCK_NOT_AVAILABLE, QUERY_CANCELED = "55P03", "57014"
 
 
 class Link:
@@ -90,3 +90,8 @@ def missing_tables(error: Exception) -> str:
 def is_locked(error: Exception) -> bool:
     """Tell whether an error is that a lock was waited for in vain."""
     return isinstance(error, EnqueueTimeout) or getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE
+
+
+def took_too_long(error: Exception) -> bool:
+    """Tell whether an error is that a statement was given up by the server, as behind a lock on a whole table."""
+    return getattr(error.__cause__, "sqlstate", None) in (LOCK_NOT_AVAILABLE, QUERY_CANCELED)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from django.db import connections
+from django.db import DatabaseError, connections
 
 from django_jobs.exceptions import AtomicBroken
 
@@ -22,9 +22,12 @@ _ENDS = re.compile(
     r"ROLLBACK(?!\s+(?:WORK\s+|TRANSACTION\s+)?TO\b))\b",
     re.IGNORECASE,
 )
+# Texts, names and comments, in which words mean nothing.
+_QUIET = re.compile(
+    r"'(?:[^']|'')*+'|\"(?:[^\"]|\"\")*+\"|\$(\w*)\$.*?\$\1\$|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/", re.DOTALL
+)
 _WRITES = re.compile(r"\b(?:INSERT|DELETE|MERGE|TRUNCATE|UPDATE)\b", re.IGNORECASE)
-# What has these words and writes nothing: a lock, a name, a text.
-_WRITES_NOT = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+)?UPDATE\b|\"(?:[^\"]|\"\")*+\"|'(?:[^']|'')*+'", re.IGNORECASE)
+_LOCKS = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+)?UPDATE\b", re.IGNORECASE)
 _INTO = re.compile(r"\bINTO\b", re.IGNORECASE)
 _SECOND = re.compile(r";\s*\S")
 # fmt: off
@@ -44,13 +47,22 @@ def text(sql: Any) -> str:
 
 
 def ends_transaction(sql: str) -> bool:
-    return _ENDS.match(sql) is not None
+    if _ENDS.match(sql):
+        return True
+    # Only of a trigger's or a function's body: these are one statement.
+    if ";" not in sql or _first(sql) == "CREATE":
+        return False
+    return any(_ENDS.match(part) for part in _QUIET.sub(" ", sql).split(";"))
+
+
+def _first(sql: str) -> str:
+    found = _FIRST.match(sql)
+    return found[1].upper() if found else ""
 
 
 def may_write(sql: str) -> bool:
-    found = _FIRST.match(sql)
-    word = found[1].upper() if found else ""
-    rest = _WRITES_NOT.sub("", sql)
+    word = _first(sql)
+    rest = _LOCKS.sub("", _QUIET.sub(" ", sql))
     if word in ("SELECT", "WITH") and _INTO.search(rest):
         return True
     if word == "PRAGMA" and "=" in rest:
@@ -61,8 +73,16 @@ def may_write(sql: str) -> bool:
 
 
 @contextmanager
-def refusing(alias: str, broken: Callable[[AtomicBroken], None], other_databases: bool) -> Iterator[None]:
-    """Refuse, in this thread, what an atomic run on a database may not send, also to the others; tell `broken` why."""
+def refusing(
+    alias: str,
+    broken: Callable[[AtomicBroken], None],
+    failed: Callable[[DatabaseError], None],
+    other_databases: bool,
+) -> Iterator[None]:
+    """Refuse, in this thread, what an atomic run on a database may not send, also to the others; tell `broken` why.
+
+    `failed` is told of errors of the database itself.
+    """
 
     def own(execute: Wrapper, sql: Any, *rest: Any) -> Any:
         if ends_transaction(text(sql)):
@@ -70,7 +90,11 @@ def refusing(alias: str, broken: Callable[[AtomicBroken], None], other_databases
                 f"The function of an atomic job may not send {_said(sql)}: the transaction is ended when it has "
                 "returned. Use `with transaction.atomic()` for parts of it."
             )
-        return execute(sql, *rest)
+        try:
+            return execute(sql, *rest)
+        except DatabaseError as error:
+            failed(error)
+            raise
 
     def others(execute: Wrapper, sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
         if may_write(text(sql)):

@@ -25,7 +25,7 @@ from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry, late
 from django_jobs.registry import JobType
-from django_jobs.workers.atomic import LeaseLost
+from django_jobs.workers.atomic import LeaseLost, own_row_changed
 from django_jobs.workers.connections import (
     broke,
     connect_failed,
@@ -183,8 +183,9 @@ class Verdict:
     ) -> Settlement:
         """Decide what it means that an atomic run's end was not written, or perhaps not: the writer asks the row."""
         if isinstance(error, LeaseLost):
-            cause = OUTCOME_LOST
-        elif self._was_away():
+            # Fenced as well: it is written only if the job is this run's after all, and so the function's own doing.
+            return self.settled(claimed, "failed", "end", "failed", own_row_changed(), started)
+        if self._was_away():
             cause = DATABASE_AWAY
         elif isinstance(error, NoAnswer) or broke(self._engine.alias, chain(error)):
             cause = CONNECTION_BROKE

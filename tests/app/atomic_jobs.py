@@ -15,6 +15,7 @@ from django.contrib.auth.models import Permission
 from django.db import DatabaseError, connections, transaction
 
 from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, job
+from django_jobs.models import Job
 from tests import router
 from tests.app.jobs import leave_effect
 from tests.app.models import Effect
@@ -57,6 +58,19 @@ def _error_in_a_savepoint() -> None:
 def _error_without_savepoint() -> None:
     with suppress(DatabaseError), transaction.atomic(using=router.jobs_alias, savepoint=False):
         execute("SELECT no_such_column FROM app_effect")
+
+
+def _commit_and(error: BaseException, *commands: str) -> None:
+    if commands:
+        _driver(*commands)
+    else:
+        connection: Any = connections[router.jobs_alias]
+        connection._commit()
+    raise error
+
+
+def _delete_own_row() -> None:
+    Job.objects.using(router.jobs_alias).running().delete()
 
 
 def _durable() -> None:
@@ -113,6 +127,15 @@ ACTS: dict[str, Callable[[], object]] = {
     "driver commit": lambda: _driver("commit"),
     "driver rollback": lambda: _driver("rollback"),
     "driver commit and begin": lambda: _driver("commit", "BEGIN"),
+    "driver commit and raise": lambda: _commit_and(ValueError("oh"), "commit"),
+    "driver commit and raise Retry": lambda: _commit_and(Retry(0), "commit", "BEGIN"),
+    "inner commit and raise": lambda: _commit_and(ValueError("oh")),
+    "two statements": lambda: execute("SELECT 1; COMMIT"),
+    "search path": lambda: execute("SET LOCAL search_path = pg_catalog"),
+    "role": lambda: execute("SET LOCAL ROLE pg_read_all_data"),
+    "read only": lambda: execute("SET TRANSACTION READ ONLY"),
+    "reset": lambda: execute("RESET ALL"),
+    "delete own row": _delete_own_row,
     "write elsewhere": _write_elsewhere,
     "swallowed write elsewhere": lambda: _swallow(_write_elsewhere),
     "read elsewhere": lambda: Effect.objects.using(other()).count(),

@@ -62,6 +62,7 @@ BROKEN = [
     ("commit", "may not send COMMIT"),
     ("rollback", "may not send rollback"),
     ("begin", "may not send /* a comment */ BEGIN"),
+    ("two statements", "may not send SELECT 1; COMMIT"),
     ("swallowed commit", "may not send COMMIT"),
     ("driver rollback", ENDED),
     ("write elsewhere", "An atomic job wrote to the database"),
@@ -99,10 +100,39 @@ def test_a_commit_past_django_is_found_and_the_job_does_not_run_again(engine: En
     assert effects(engine) == ["a"]
 
 
+@pytest.mark.parametrize("how", ["driver commit and raise", "driver commit and raise Retry", "inner commit and raise"])
+def test_a_function_that_raises_after_a_commit_of_its_own_is_not_called_again(engine: Engine, how: str) -> None:
+    assert_broken(Case(engine, write_and, "a", how).run(), ENDED)
+    assert effects(engine) == ["a"]
+
+
 @on_postgresql
-def test_an_error_of_the_database_that_was_caught_fails_the_job_with_its_remedy(engine: Engine) -> None:
-    assert_broken(Case(engine, write_and, "a", "swallowed error").run(), "caught an error of the database")
+def test_an_error_of_the_database_that_was_caught_fails_the_job_with_its_remedy_and_is_shown(engine: Engine) -> None:
+    case = Case(engine, write_and, "a", "swallowed error").run()
+    assert_broken(case, "caught an error of the database")
+    assert "no_such_column" in case.row.last_error
+    assert "_swallow" in case.row.last_error  # the line of the function
     assert effects(engine) == []
+
+
+@on_postgresql
+@pytest.mark.parametrize("how", ["search path", "role", "read only"])
+def test_settings_under_which_the_end_cannot_be_written_fail_the_job_with_their_remedy(
+    engine: Engine, how: str
+) -> None:
+    assert_broken(Case(engine, write_and, "a", how).run(), "left settings under which")
+    assert effects(engine) == []
+
+
+def test_a_function_that_deletes_the_row_of_its_job_fails_it(engine: Engine) -> None:
+    assert_broken(Case(engine, write_and, "a", "delete own row").run(), "the row of its own job")
+    assert effects(engine) == []
+
+
+@on_postgresql
+def test_settings_that_are_reset_are_no_end_of_the_transaction(engine: Engine) -> None:
+    assert Case(engine, write_and, "a", "reset").run().came_to == ("done", 0, 0, [])
+    assert effects(engine) == ["a"]
 
 
 @pytest.mark.parametrize("how", ["error in a savepoint", "read elsewhere"])

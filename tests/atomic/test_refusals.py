@@ -20,6 +20,8 @@ pytestmark = pytest.mark.fast
         "/* a */ /* b */ COMMIT",
         "/* a * b **/ROLLBACK",
         "; END",
+        "SELECT 1; COMMIT",
+        "SELECT 'a;b' ; /* c */ end",
         "PREPARE TRANSACTION 'x'",
     ],
 )
@@ -35,6 +37,10 @@ def test_what_ends_a_transaction_is_found_behind_its_comments(sql: str) -> None:
         "/* note */ UPDATE t SET a = CASE WHEN a > 1 THEN 1 /* else null */ END",
         "UPDATE t SET a = 'COMMIT'",
         "-- COMMIT",
+        "SELECT 1; -- COMMIT",
+        "SELECT '; COMMIT'",
+        "DO $$ BEGIN PERFORM 1; END $$; SELECT 1",
+        "CREATE TRIGGER t AFTER INSERT ON a BEGIN UPDATE a SET b = 1; END",
     ],
 )
 def test_what_does_not_end_it_is_let_through(sql: str) -> None:

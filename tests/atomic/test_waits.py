@@ -100,11 +100,11 @@ def test_a_shorter_time_out_of_the_projects_own_holds_and_ours_end_with_the_tran
     with session(engine.alias) as found:
         found.sql(f"SET statement_timeout = '{own}'")
         found.begin()
-        found.do(lambda: engine.mark("django_jobs_1", 30.0, 60.0))
+        mark = found.do(lambda: engine.mark(30.0, 60.0))
         rows = found.sql("SELECT extract(epoch FROM replace(current_setting('statement_timeout'), 'ms', 'milliseconds')"
                          "::interval)::float8, current_setting('idle_in_transaction_session_timeout')")  # fmt: skip
         assert rows == [(seconds, "30s")]
-        assert found.do(lambda: engine.is_marked("django_jobs_1", 2.0))
+        assert found.do(lambda: engine.is_marked(mark, 2.0))
         assert found.sql("SHOW lock_timeout") == [("2s",)]
         found.commit()
         assert found.sql("SHOW statement_timeout")[0][0] == own

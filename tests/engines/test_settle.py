@@ -256,6 +256,14 @@ def test_the_death_of_a_process_that_ran_a_suspect_alone_convicts_it(engine: Eng
 
 
 @alone
+def test_a_conviction_that_is_the_last_loss_allowed_as_well_says_that_it_ran_alone(engine: Engine) -> None:
+    (run,) = running(engine)
+    alter(engine, run.id, suspect=True, losses=1)
+    engine.settle([settled(run, counts="loss", witnessed=True, error="Killed.")], 2)
+    assert row(engine, run.id)["last_error"] == "Killed. It ran alone, and was lost 2 times in a row."
+
+
+@alone
 def test_deaths_that_are_shared_convict_nobody(engine: Engine) -> None:
     """A row that is no suspect when its process dies did not run alone, whatever it was before."""
     (run,) = running(engine)

@@ -15,7 +15,7 @@ from tests.proxy import COMMIT, Proxy
 
 pytestmark = [pytest.mark.process, pytest.mark.postgresql]
 # Only an atomic run says this on its connection.
-MARKED = b"django_jobs.run"
+MARKED = b"set_config('idle_in_transaction_session_timeout'"
 
 
 def test_an_atomic_run_whose_commit_was_made_and_not_answered_is_done(network: Tree, proxy: Proxy) -> None:

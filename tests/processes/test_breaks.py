@@ -17,6 +17,7 @@ from django_jobs.workers.heart import Heart
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, wait_seconds, with_tables
 from tests.processes.parts import Tables
+from tests.threads import Session
 
 pytestmark = with_tables
 
@@ -90,6 +91,25 @@ def test_a_worker_that_was_full_keeps_the_pause_after_an_error(engine: Engine, m
     begun = time.monotonic()
     worker._wait(0.2)
     assert time.monotonic() - begun >= 0.2
+
+
+@on_postgresql
+def test_a_lock_on_the_whole_table_of_jobs_costs_a_lease_of_fitness(engine: Engine, other: Session) -> None:
+    tables = Tables(engine, lease=3.0, heartbeat=1.0)
+    heart = Heart(engine, tables.plan, tables.pulse, tables.rescuer, tables.outage)
+    began = time.monotonic()
+    for ago in (3.2, 1.7, 0.1):  # steady for a lease
+        heart._fitness.observe(1e9 - ago, began - ago)
+    assert heart._fitness.fit(began)
+    engine.prepare(0.3)
+    other.begin()
+    other.sql("LOCK TABLE django_jobs_job IN ACCESS EXCLUSIVE MODE")
+    with pytest.raises(DatabaseError) as raised:
+        engine.cancel_expired(1)
+    heart._after_error("Taking back lost jobs", raised.value)
+    other.rollback()
+    assert not heart._fitness.fit(time.monotonic())
+    engine.connection.close()
 
 
 MISSING = ["SELECT 1 FROM no_such_table", "SELECT no_such_column FROM django_jobs_job"]

@@ -42,10 +42,10 @@ UPDATE django_jobs_job job
        losses = CASE decided.counts WHEN 'loss' THEN job.losses + 1 WHEN 'nothing' THEN job.losses ELSE 0 END,
        suspect = decided.suspect,
        parked = CASE WHEN decided.suspect AND decided.status = 'ready' THEN 'suspect' END,
-       last_error = CASE WHEN decided.counts = 'loss' AND job.losses + 1 >= %(max_uncounted)s
-                         THEN format('Lost %%s times in a row, never seen to end. %%s', job.losses + 1, decided.error)
-                         WHEN decided.convicted
+       last_error = CASE WHEN decided.convicted
                          THEN format('%%s It ran alone, and was lost %%s times in a row.', decided.error, job.losses + 1)
+                         WHEN decided.counts = 'loss' AND job.losses + 1 >= %(max_uncounted)s
+                         THEN format('Lost %%s times in a row, never seen to end. %%s', job.losses + 1, decided.error)
                          ELSE COALESCE(decided.error, job.last_error) END,
        history = CASE WHEN decided.entry IS NULL THEN job.history
                       ELSE (CASE WHEN jsonb_array_length(job.history) >= 10 THEN job.history - 1 ELSE job.history END)
