@@ -8,23 +8,30 @@ from __future__ import annotations
 import random
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, OperationalError, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.transaction import TransactionManagementError
 
 from django_jobs import log
 from django_jobs.conf import Conf
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.values import Claimed, Done, Run, Settlement
-from django_jobs.exceptions import AtomicBroken, JobsError
-from django_jobs.outcomes import Outcome
+from django_jobs.exceptions import AtomicBroken
 from django_jobs.registry import JobType
+from django_jobs.workers.atomic_errors import (
+    NOT_ALLOWED,
+    OWN_END,
+    REMEDY,
+    LeaseLost,
+    NotStarted,
+    OutcomeLost,
+    broken,
+    in_other_words,
+    is_contention,
+)
 from django_jobs.workers.connections import (
     TransactionLeftOpen,
     answer_timeout,
@@ -39,33 +46,9 @@ from django_jobs.workers.memory import limited
 from django_jobs.workers.refusals import refusing
 from django_jobs.workers.watchdog import guarded
 
-# Another transaction was in the way (serialization failure, deadlock): these may be tried again in place.
-CONTENTION = ("40001", "40P01")
 TRIES_IN_PLACE = 3
 FIRST_PAUSE = 0.02
-IDLE_TOO_LONG = "25P03"
-# What only the settings of a transaction bring about: no permission, no such table, a transaction that may not write.
-NOT_ALLOWED = ("42501", "42P01", "25006")
-OWN_END = "ended the transaction by a COMMIT or ROLLBACK"
-_ENTER = transaction.Atomic.__enter__.__code__
-_FORBID = BaseDatabaseWrapper.validate_no_atomic_block.__code__
 End = Done | Settlement
-
-
-class NotStarted(Exception):
-    """The function was not called, because its turn did not come in time: another transaction was open all the while."""
-
-
-class LeaseLost(Exception):
-    """The job is no longer this run's, so nothing that it wrote was committed."""
-
-
-class OutcomeLost(Exception):
-    """The run's end was not written, or its COMMIT was not answered: then only the row can tell."""
-
-
-class IdleTooLong(JobsError):
-    """The server ended the transaction of an atomic job, because it was asked nothing for longer than ATOMIC_IDLE."""
 
 
 class AtomicRun:
@@ -108,7 +91,7 @@ class AtomicRun:
                 return self._try(call, decide)
             except Exception as error:
                 pause = FIRST_PAUSE * 3**number * random.uniform(0.5, 1.5)
-                if number == TRIES_IN_PLACE or not _is_contention(error) or not self._may_wait(pause):
+                if number == TRIES_IN_PLACE or not is_contention(error) or not self._may_wait(pause):
                     raise
                 log.atomic_again(self._claimed, error)
             threading.Event().wait(pause)
@@ -185,26 +168,15 @@ class AtomicRun:
         except DATABASE_ERRORS:
             return
         if ended:
-            raise _broken(OWN_END, _REMEDY) from error
+            raise broken(OWN_END, REMEDY) from error
 
     def _raise(self, error: BaseException) -> None:
-        """Raise what the function raised, or what that comes from, if it should be said in other words."""
         if self._broken is not None:
             raise self._broken
-        if any(_is_forbidden_end(link) for link in chain(error)):
-            raise _broken("called transaction.commit(), rollback() or set_autocommit()", _REMEDY) from error
-        if any(_is_durable_block(link) for link in chain(error)):
-            raise AtomicBroken(
-                "The function of an atomic job began a durable block (`transaction.atomic(durable=True)`): it is in a "
-                "transaction already, which is committed when it has returned. Leave `durable` or `atomic` out."
-            ) from error
-        if any(getattr(link, "sqlstate", None) == IDLE_TOO_LONG for link in chain(error)):
-            raise IdleTooLong(
-                "The server ended the transaction, because the function asked the database nothing for longer than "
-                f"ATOMIC_IDLE ({self._settings.atomic_idle:g} s). Do what takes long before or after it, in jobs of "
-                "their own, or raise ATOMIC_IDLE."
-            ) from error
-        raise error
+        said = in_other_words(error, self._settings.atomic_idle)
+        if said is error:
+            raise error
+        raise said from error
 
     def _check(self, block: transaction.Atomic) -> None:
         """Raise unless the open transaction is still the one that was begun for the function, and can be committed."""
@@ -215,14 +187,14 @@ class AtomicRun:
         if broke(self._engine.alias, ()):
             raise OutcomeLost("The connection broke while the function ran, which caught the error.")
         if connection.connection is not self._raw or connection.closed_in_transaction or self._raw is None:
-            raise _broken("closed the connection of its transaction", "Leave that to the worker.")
+            raise broken("closed the connection of its transaction", "Leave that to the worker.")
         if connection.atomic_blocks[-1:] != [block]:
-            raise _broken("left an atomic block open", "Use `with transaction.atomic()`, which ends what it begins.")
+            raise broken("left an atomic block open", "Use `with transaction.atomic()`, which ends what it begins.")
         why = self._engine.broken_by()
         if why is None and connection.needs_rollback:
             why = "caught an error inside an atomic block, or asked for a rollback"
         if why is not None:
-            raise _broken(why, _REMEDY) from self._caught
+            raise broken(why, REMEDY) from self._caught
         # The server gives it what is left to the deadline: many constraints may have been deferred.
         left = min(max(self._watch.deadline - time.monotonic(), 0.0), self._settings.default_timeout)
         with guarded(self._engine.alias, left + answer_timeout(self._settings.lease)):
@@ -234,7 +206,7 @@ class AtomicRun:
         try:
             stack.enter_context(guarded(self._engine.alias, answer_timeout(self._settings.lease)))
             if not self._engine.is_marked(self._mark, self._limit):
-                raise _broken(OWN_END, _REMEDY)
+                raise broken(OWN_END, REMEDY)
             progress = self._reported(run)
             if progress is not None:
                 self._engine.store_progress([(run, progress)])
@@ -243,10 +215,10 @@ class AtomicRun:
             else:
                 statuses = self._engine.settle([outcome], self._settings.max_uncounted)
         except DATABASE_ERRORS as error:
-            if isinstance(error, DataError | IntegrityError) or _is_contention(error):
+            if isinstance(error, DataError | IntegrityError) or is_contention(error):
                 raise
             if getattr(error.__cause__, "sqlstate", None) in NOT_ALLOWED and self._engine.probe(self._limit):
-                raise _broken(
+                raise broken(
                     "left settings under which the end of its run cannot be written",
                     "Undo SET LOCAL search_path, ROLE and the like before it returns.",
                 ) from error
@@ -284,20 +256,6 @@ class AtomicRun:
             block.__exit__(type(error), error, None)
 
 
-_REMEDY = (
-    "Put a `with transaction.atomic():` around what may fail, inside the `try` that catches its error, and leave COMMIT "
-    "and ROLLBACK to the worker."
-)
-
-
-def own_row_changed() -> AtomicBroken:
-    return _broken("changed or deleted the row of its own job", "Say how it ends by what it returns or raises.")
-
-
-def _broken(what: str, remedy: str) -> AtomicBroken:
-    return AtomicBroken(f"The function of an atomic job {what}, so it cannot take effect as a whole. {remedy}")
-
-
 @contextmanager
 def _leaving(connection: Any) -> Iterator[None]:
     """Throw a connection away whose transaction cannot even be rolled back: the server does that when it is gone."""
@@ -305,24 +263,3 @@ def _leaving(connection: Any) -> Iterator[None]:
         yield
     except DATABASE_ERRORS:
         discard(connection)
-
-
-def _is_contention(error: BaseException) -> bool:
-    if isinstance(error, Outcome | JobsError | LeaseLost | OutcomeLost):
-        return False
-    return any(getattr(link, "sqlstate", None) in CONTENTION for link in chain(error))
-
-
-def _is_forbidden_end(error: BaseException) -> bool:
-    """Tell whether Django refused to commit, roll back or change autocommit inside a transaction."""
-    return isinstance(error, TransactionManagementError) and _raised_in(error) is _FORBID
-
-
-def _is_durable_block(error: BaseException) -> bool:
-    return isinstance(error, RuntimeError) and _raised_in(error) is _ENTER
-
-
-def _raised_in(error: BaseException) -> object:
-    """Return the code that raised an error; Django has no other sign of some of its own."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return frames[-1].f_code if frames else None

@@ -17,7 +17,8 @@ from django_jobs.engines.values import Claimed, Done, Run, Settlement, released
 from django_jobs.exceptions import AtomicBroken, JobsError
 from django_jobs.outcomes import Outcome
 from django_jobs.registry import JobType
-from django_jobs.workers.atomic import AtomicRun, IdleTooLong, LeaseLost, NotStarted, OutcomeLost
+from django_jobs.workers.atomic import AtomicRun
+from django_jobs.workers.atomic_errors import IdleTooLong, LeaseLost, NotStarted, OutcomeLost
 from django_jobs.workers.calling import call
 from django_jobs.workers.connections import (
     TransactionLeftOpen,

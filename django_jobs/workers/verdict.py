@@ -25,7 +25,7 @@ from django_jobs.exceptions import InvalidJobType, JobsError
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry, late
 from django_jobs.registry import JobType
-from django_jobs.workers.atomic import LeaseLost, own_row_changed
+from django_jobs.workers.atomic_errors import LeaseLost, own_row_changed
 from django_jobs.workers.connections import (
     broke,
     connect_failed,
