@@ -143,8 +143,11 @@ class Engine(ABC):
         """Write other ends; return the status that each job whose fence held now has."""
 
     @abstractmethod
-    def ended_by(self, runs: Sequence[Run]) -> dict[int, str]:
-        """Return the status of those jobs in whose row the end of their run is, unless it was that its lease ran out."""
+    def ended_by(self, runs: Sequence[Run], waiting: bool = True) -> dict[int, str]:
+        """Return the status of those jobs in whose row the end of their run is, unless it was that its lease ran out.
+
+        `waiting`: for an end whose COMMIT is under way, instead of missing it.
+        """
 
     @abstractmethod
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:

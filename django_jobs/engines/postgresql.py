@@ -111,7 +111,7 @@ class PostgreSQLEngine(PostgreSQLAtomic):
         )
         return dict(rows)
 
-    def ended_by(self, runs: Sequence[Run]) -> dict[int, str]:
+    def ended_by(self, runs: Sequence[Run], waiting: bool = True) -> dict[int, str]:
         with self.connection.cursor() as cursor:
             # FOR SHARE, and the status looked at afterwards: an end whose COMMIT is under way is waited for, not missed.
             cursor.execute(
@@ -119,7 +119,8 @@ class PostgreSQLEngine(PostgreSQLAtomic):
                 "jsonb_build_object('run', job.token, 'cause', %(lost)s::text)) FROM django_jobs_job job "
                 "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token) USING (id) "
                 # Named once more: as a join alone the planner may read the whole table.
-                "WHERE job.id = ANY (%(ids)s::bigint[]) AND job.token = given.token ORDER BY job.id FOR SHARE OF job",
+                "WHERE job.id = ANY (%(ids)s::bigint[]) AND job.token = given.token ORDER BY job.id"
+                + (" FOR SHARE OF job" if waiting else ""),
                 {"ids": [run.id for run in runs], "tokens": [run.token for run in runs], "lost": LEASE_RAN_OUT},
             )
             return {job_id: status for job_id, status, ended in cursor.fetchall() if ended}

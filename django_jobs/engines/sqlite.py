@@ -150,7 +150,7 @@ class SQLiteEngine(SQLiteAtomic):
                     written[item.run.id] = settle_one(cursor, item, Before(*row), max_uncounted)
         return written
 
-    def ended_by(self, runs: Sequence[Run]) -> dict[int, str]:
+    def ended_by(self, runs: Sequence[Run], waiting: bool = True) -> dict[int, str]:
         with self.connection.cursor() as cursor:
             return {
                 run.id: status

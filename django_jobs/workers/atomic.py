@@ -61,7 +61,6 @@ class AtomicRun:
         watch: Watch,
         stop_asked: Callable[[], bool],
         reported: Callable[[Run], str | None],
-        committed: Callable[[Run], None],
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -70,10 +69,8 @@ class AtomicRun:
         self._watch = watch
         self._stop_asked = stop_asked
         self._reported = reported
-        self._tell_committed = committed
         self._limit = statement_timeout(settings.lease)
         self._raw: Any = None
-        self._has_hooks = False
         self._mark = ""
         self._began_at = 0.0
         self._broken: AtomicBroken | None = None
@@ -128,8 +125,6 @@ class AtomicRun:
         seconds = time.monotonic() - self._began_at
         if seconds >= self._engine.long_atomic:
             log.atomic_is_long(self._claimed, seconds, self._engine.long_atomic_cost)
-        if self._has_hooks:
-            self._tell_committed(self._claimed.run)
 
     def _called(self, stack: ExitStack, call: Callable[[], Any]) -> Any:
         """Mark the transaction, and call the function in it."""
@@ -228,7 +223,6 @@ class AtomicRun:
         return statuses[run.id]
 
     def _commit(self, block: transaction.Atomic) -> None:
-        self._has_hooks = len(self._engine.connection.run_on_commit) > 1
         try:
             block.__exit__(None, None, None)
         except BaseException as error:

@@ -16,7 +16,7 @@ from django_jobs.conf import Conf
 from django_jobs.context import Context
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.causes import DATABASE_AWAY, EXPIRED, TOO_LATE, WORKER_FAILED
-from django_jobs.engines.values import Claimed, Run, Settlement, released
+from django_jobs.engines.values import Claimed, Settlement, released
 from django_jobs.queue.history import entry
 from django_jobs.workers.connections import answer_timeout
 from django_jobs.workers.deadlines import Watch, Watcher
@@ -109,7 +109,7 @@ class Executor:
             self._run_all(index)
 
     def _run_all(self, index: int) -> None:
-        runner = Runner(self._engine, self._settings, self._label, self._writer.reported, self._no_longer_held)
+        runner = Runner(self._engine, self._settings, self._label, self._writer.reported)
         while True:
             assigned = self._queue.get()
             try:
@@ -175,12 +175,6 @@ class Executor:
         except DATABASE_ERRORS:
             connections[self._engine.alias].close()
             return False
-
-    def _no_longer_held(self, run: Run) -> None:
-        """Have the supervisor not take a run for one that lost its job while its hooks are called: it has ended it."""
-        for seat in self._region.seats():
-            if (seat.job_id, seat.token) == (run.id, run.token):
-                self._region.stop_run(seat.number, run.id, run.token)
 
     def _is_stopped(self, seat: int, claimed: Claimed) -> bool:
         """Tell whether the run is to be cut off now, if it can be."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from django.db.models.functions import Now
 
 from django_jobs import log
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Run
-from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
 from django_jobs.workers.fallen import Child
@@ -84,20 +83,12 @@ class Pulse:
         region = self._seats.regions[child.index]
         still = {child.run(seat) for seat in self._seats_of(child) if seat.state is State.RUNNING} if lost else set()
         # Such an end was committed by the run itself, whose thread has not come to say so.
-        done = self._done(run for run in lost if run in still)
+        asked = [run for run in lost if run in still]
+        ended = self._engine.ended_by(asked, waiting=False) if asked else {}
         for run, seat in lost.items():
-            if (
-                run in still
-                and (run.id, run.token) not in done
-                and not region.run_stopped(seat.number, run.id, run.token)
-            ):
+            if run in still and run.id not in ended and not region.run_stopped(seat.number, run.id, run.token):
                 log.lease_taken(run)
                 region.stop_run(seat.number, run.id, run.token)
-
-    def _done(self, runs: Iterable[Run]) -> set[tuple[int, int]]:
-        ids = [run.id for run in runs]
-        jobs = Job.objects.using(self._engine.alias).filter(pk__in=ids, status=Job.Status.DONE)
-        return set(jobs.values_list("pk", "token")) if ids else set()
 
     def _stop_cancelled(self, child: Child, cancelled: dict[Run, Seat]) -> None:
         """Tell runs whose job a person cancelled to stop; the writing of their end makes it cancelled."""

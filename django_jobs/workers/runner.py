@@ -44,11 +44,8 @@ class Runner:
         settings: Conf,
         label: str,
         reported: Callable[[Run], str | None] = lambda run: None,
-        committed: Callable[[Run], None] = lambda run: None,
     ) -> None:
-        """`reported` returns the progress of a run that is not stored yet; `committed` is told of an atomic run's end
-        before what it hooked to its COMMIT is called."""
-        self._committed = committed
+        """`reported` returns the latest progress of a run that is not stored yet."""
         self._engine = engine
         self._reported = reported
         self._settings = settings
@@ -106,7 +103,6 @@ class Runner:
             watch,
             lambda: context.should_stop,
             self._reported,
-            self._committed,
         )
         try:
             function = partial(call, job_type, claimed, context, watch)

@@ -12,6 +12,7 @@ from django.db import DataError
 from django.db.models.functions import Now
 
 from django_jobs.engines.base import Engine
+from django_jobs.engines.causes import LEASE_RAN_OUT
 from django_jobs.engines.values import Claimed, Done, Run
 from django_jobs.models import Job
 from django_jobs.queue import rescue
@@ -238,8 +239,12 @@ def test_a_run_whose_job_is_no_longer_its_is_told_to_stop_and_its_successor_in_t
     tables.seat([lost, ended])
     for number in range(2):
         tables.region.mark(number, State.RUNNING)
-    Job.objects.using(engine.alias).filter(pk__in=[lost.id, ended.id]).update(
-        status="ready", locked_by=None, locked_until=None
+    rows = Job.objects.using(engine.alias)
+    rows.filter(pk__in=[lost.id, ended.id]).update(
+        status="ready",
+        locked_by=None,
+        locked_until=None,
+        history=[{"run": 1, "cause": LEASE_RAN_OUT, "error": "", "worker": "", "seconds": 1.0}],
     )
     real = engine.extend
 
