@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, help="decides the schedule of the faults (default: by chance; it is printed)"
     )
-    parser.add_argument("--rate", type=float, default=40, help="jobs enqueued a second (default: 40)")
+    parser.add_argument("--rate", type=float, default=30, help="jobs enqueued a second (default: 30)")
     parser.add_argument("--logs", type=Path, help="directory for what the trees say (default: thrown away)")
     options = parser.parse_args()
     seed = random.randrange(10**6) if options.seed is None else options.seed

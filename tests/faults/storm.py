@@ -55,7 +55,7 @@ class Storm:
     from the main thread.
     """
 
-    def __init__(self, server: Server, alias: str, directory: Path, seed: int, rate: float = 40.0) -> None:
+    def __init__(self, server: Server, alias: str, directory: Path, seed: int, rate: float = 30.0) -> None:
         self.faults = Faults()
         self.enqueuer = Enqueuer(rate)
         self._server = server
