@@ -101,7 +101,7 @@ def test_a_lock_on_the_whole_table_of_jobs_costs_a_lease_of_fitness(engine: Engi
     for ago in (3.2, 1.7, 0.1):  # steady for a lease
         heart._fitness.observe(1e9 - ago, began - ago)
     assert heart._fitness.fit(began)
-    engine.prepare(0.3)
+    heart._link.connect()
     other.begin()
     other.sql("LOCK TABLE django_jobs_job IN ACCESS EXCLUSIVE MODE")
     with pytest.raises(DatabaseError) as raised:
