@@ -152,6 +152,9 @@ class Outside:
         raise InvalidJob(_unused("outside", self._key, "call", "not call.answered"))
 
     def __enter__(self) -> OutsideCall:
+        from django_jobs.queue.new_job import refuse_event_loop  # needs models, as in _store
+
+        refuse_event_loop("outside", "async with outside(...) as call")
         store = _store()
         if store.in_transaction:
             raise InvalidJob(

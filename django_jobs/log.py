@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from django_jobs.engines.values import Claimed, Run
 
@@ -216,17 +216,6 @@ def job_lost(job_id: int, status: str, cause: str, error: str) -> None:
 
 def job_act(job_id: int, what: str, said: str) -> None:
     say(logging.INFO, "Job %d %s: %s", job_id, what, said)
-
-
-def effects_never_settled(number: int, key: str, window: timedelta) -> None:
-    say(logging.WARNING,
-        "%d effects outside the database may have happened, nobody settled them within EFFECT_WINDOW (%s), and their "
-        "records are deleted now; the oldest is %r", number, window, key,
-    )  # fmt: skip
-
-
-def effect_settled(key: str, what: str, by: str, why: str) -> None:
-    say(logging.INFO, "Effect %r: %s says that %s%s", key, by or "somebody", what, f": {why}" if why else "")
 
 
 def jobs_expired(number: int) -> None:

@@ -146,9 +146,11 @@ def _unknown_types(alias: str) -> list[dict[str, Any]]:
     """Return the types of which jobs are parked, by no pause in force, and that no live worker of their queue knows."""
     live = list(live_workers(alias))
     paused = Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.TYPE, name=OuterRef("type"))
+    # A suspect was known to whoever ran it: that no worker runs at all is said elsewhere.
+    reasons = [Job.Parked.TYPE, Job.Parked.PAUSE, *([Job.Parked.SUSPECT] if live else [])]
     rows = (
         Job.objects.using(alias)
-        .filter(Q(parked__in=[Job.Parked.TYPE, Job.Parked.SUSPECT]) | Q(parked=Job.Parked.PAUSE) & ~Exists(paused))
+        .filter(~Exists(paused), parked__in=reasons)
         .values("type", "queue")
         .annotate(jobs=Count("id"), oldest=Min("run_at"), clock=Min(Now(), output_field=DateTimeField()))
         .order_by("type", "queue")

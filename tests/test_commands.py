@@ -72,7 +72,14 @@ def test_status_counts_suspects_among_what_is_parked_and_show_says_that_a_job_is
 def test_status_names_the_type_of_suspects_that_nobody_knows(engine: Engine) -> None:
     nothing.enqueue()
     Job.objects.using(engine.alias).update(suspect=True, parked="suspect")
-    assert f"No live worker knows '{nothing.name}': 1 jobs parked" in jobs("status")
+    said = f"No live worker knows '{nothing.name}': 1 jobs parked"
+    assert said not in jobs("status")  # none runs, which is said
+    Worker.objects.using(engine.alias).create(
+        id="w", host="h", pid=1, supervisor_pid=1, threads=1, queues=None, types=[leave_effect.name]
+    )
+    assert said in jobs("status")
+    pause(type=nothing)
+    assert said not in jobs("status")
 
 
 def test_status_names_a_type_that_was_removed_while_a_pause_had_its_jobs_parked(engine: Engine) -> None:

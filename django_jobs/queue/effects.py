@@ -7,6 +7,7 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import StateConflict
 from django_jobs.models import Effect, Job
 from django_jobs.models.clock import Clock, database_now
+from django_jobs.queue import effect_log
 
 HAPPENED, DID_NOT_HAPPEN = "it happened", "it did not happen"
 
@@ -22,7 +23,7 @@ def happened(effect_id: int, *, seen: int | None = None, why: str = "", by: str 
         at = f"{database_now(jobs_alias()):%Y-%m-%d %H:%M:%S} UTC"
         note = f"{at}, {by}: {HAPPENED}" + (f": {why}" if why else "")
         Effect.objects.using(jobs_alias()).filter(pk=effect_id).update(answered_at=Clock(), note=note)
-        log.when_committed(jobs_alias(), log.effect_settled, found.key, HAPPENED, by, why)
+        log.when_committed(jobs_alias(), effect_log.effect_settled, found.key, HAPPENED, by, why)
     return found
 
 
@@ -34,7 +35,7 @@ def did_not_happen(effect_id: int, *, seen: int | None = None, why: str = "", by
     with engine().acting():
         found = _to_be_settled(effect_id, seen)
         Effect.objects.using(jobs_alias()).filter(pk=effect_id).delete()
-        log.when_committed(jobs_alias(), log.effect_settled, found.key, DID_NOT_HAPPEN, by, why)
+        log.when_committed(jobs_alias(), effect_log.effect_settled, found.key, DID_NOT_HAPPEN, by, why)
     return found
 
 

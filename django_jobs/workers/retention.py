@@ -11,6 +11,7 @@ from django_jobs.conf import conf
 from django_jobs.engines.base import Engine
 from django_jobs.models import Effect
 from django_jobs.models.clock import Clock
+from django_jobs.queue import effect_log
 
 BATCH = 500
 
@@ -28,6 +29,6 @@ def purge(engine: Engine) -> int:
         unsettled = effects.unanswered().filter(pk__in=ids).order_by("asked_at")
         keys = list(unsettled.values_list("key", flat=True))
         if keys:
-            log.when_committed(engine.alias, log.effects_never_settled, len(keys), keys[0], window)
+            log.when_committed(engine.alias, effect_log.effects_never_settled, len(keys), keys[0], window)
         effects.filter(pk__in=ids).delete()
     return len(ids)

@@ -13,8 +13,8 @@ from django.db import DataError, IntegrityError
 from django_jobs import log, registry
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.values import Run
-from django_jobs.queue import rescue
 from django_jobs.workers import ended
+from django_jobs.workers.aside import Aside, parted
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process, end_process_on_error
@@ -29,8 +29,6 @@ PROGRESS_SECONDS = 0.5
 IDLE_SECONDS = 0.5
 CONTENTION_TRIES = 3
 LONGEST_CONTENTION_PAUSE = 2.0
-# An outcome whose row somebody holds lets the others pass, and is tried again so many seconds later.
-ASIDE_SECONDS = 2.0
 HEAVY_CHARACTERS = 10_000
 MOST_CHARACTERS = 32_000_000
 Part = list[Ended]
@@ -66,8 +64,7 @@ class Writer:
         # What is to be written next: each part in one statement. A part leaves only when its seats are free.
         self._parts: list[Part] = []
         self._tries = 0
-        self._aside: Part = []
-        self._aside_until = 0.0
+        self._aside = Aside()
         self._reports = Reports()
         self._reported_at = 0.0
         self._finish = threading.Event()
@@ -154,11 +151,11 @@ class Writer:
 
     def _gather(self) -> Part:
         """Wait for outcomes, and a moment longer for more; return those that came."""
-        if self._aside and time.monotonic() >= self._aside_until:
+        if self._aside.is_due:
             try:
                 return self._no_longer_aside()
             except DATABASE_ERRORS as error:
-                self._aside_until = time.monotonic() + ASIDE_SECONDS
+                self._aside.wait()
                 self._engine.connection.close()
                 self._is_away(error)
         try:
@@ -245,29 +242,20 @@ class Writer:
         """Keep as the next part those outcomes whose rows nobody holds."""
         try:
             with self._prepared():
-                locked = rescue.locked(self._engine, {item.claimed.id for item in part})
+                free, locked = parted(self._engine, part)
         except DATABASE_ERRORS:
             self._engine.connection.close()
             return  # writing the part is tried again, and says what is wrong
-        if locked:
-            self._put_aside([item for item in part if item.claimed.id in locked])
-        free = [item for item in part if item.claimed.id not in locked]
+        self._aside.put(locked)
         self._parts[:1] = [free] if free else []
         if not free:
             self._tries = 0
 
     def _no_longer_aside(self) -> Part:
         with self._prepared():
-            locked = rescue.locked(self._engine, {item.claimed.id for item in self._aside})
+            back = self._aside.take_free(self._engine)
         self._is_reached()
-        back = [item for item in self._aside if item.claimed.id not in locked]
-        self._aside = [item for item in self._aside if item.claimed.id in locked]
-        self._aside_until = time.monotonic() + ASIDE_SECONDS
         return back
-
-    def _put_aside(self, items: Part) -> None:
-        self._aside += items
-        self._aside_until = time.monotonic() + ASIDE_SECONDS
 
     def _take_apart(self, part: Part, error: Exception, contended: bool) -> None:
         """Halve a part that cannot be stored, down to the one outcome, which is then stored without its texts."""
@@ -278,7 +266,7 @@ class Writer:
             log.loop_failed("Writing an outcome")
             self._parts.pop(0)
             self._tries = 0
-            self._put_aside(part)
+            self._aside.put(part)
         elif part[0].bare:
             # Without its seat the run is no longer kept alive: it is taken back as lost, which is bounded.
             log.loop_failed("Storing an outcome without its texts")

@@ -163,7 +163,7 @@ def test_who_is_not_logged_in_any_more_is_told_so_in_place_of_the_preview(admin:
     admin.open(page_of(make()))
     admin.driver.delete_cookie(cookie)
     write(admin, "expression", "45 11 * * *")
-    previewed(admin, "are you still logged in?")
+    assert "11:45" not in previewed(admin, "are you still logged in?")
 
 
 @pytest.mark.parametrize("width", [1280, 480])

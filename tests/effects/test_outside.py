@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -162,6 +163,15 @@ def test_an_answer_is_recorded_although_the_record_of_asking_was_deleted(engine:
 
 
 @committed
+def test_without_async_it_is_refused_in_async_code_with_the_words_to_write(engine: Engine) -> None:
+    async def body() -> None:
+        with outside("a"):
+            pass
+
+    with pytest.raises(InvalidJobType, match=r"use `async with outside"):
+        asyncio.run(body())
+
+
 def test_an_async_body_is_recorded_in_the_same_way(engine: Engine) -> None:
     async def call_it(fail: bool) -> tuple[bool, bool, Any]:
         async with outside("a") as call:

@@ -8,6 +8,7 @@ import time
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,10 @@ class Flow:
         for job in last:
             self.network.wait_for_status(job, "done", timeout=until - time.monotonic())
         self.short += last
+
+    def charged(self) -> list[Any]:
+        """Return what jobs were charged with, attempts or losses."""
+        return [state(job) for job in [*self.long, *self.short] if state(job)[1:3] != (0, 0)]
 
     def ends_well(self) -> None:
         """All were done once, uncharged, by the processes that were there before."""
@@ -96,6 +101,7 @@ def test_after_a_network_that_was_away_for_longer_than_a_lease_the_same_processe
     flow.flows_again()
     said_once(flow.workers)
     flow.ends_well()
+    assert flow.charged() == []
 
 
 def test_a_silence_shorter_than_a_lease_is_only_a_delay(flow: Flow, proxy: Proxy) -> None:
@@ -114,6 +120,7 @@ def test_all_connections_cut_at_once_and_again_charge_nothing(flow: Flow, proxy:
         wait_for(lambda: not flow.network.count(status="ready"), SOON)
     flow.flows_again()
     flow.ends_well()
+    assert flow.charged() == []
 
 
 COMPLETE = b"'done' ELSE 'cancelled'"

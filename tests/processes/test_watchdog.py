@@ -74,6 +74,8 @@ def test_a_commit_whose_answer_never_comes_fails_so_too(proxy: Proxy) -> None:
     ask()
     with no_answer(), proxy.swallow(COMMIT), watchdog.guarded(ALIAS, LIMIT), transaction.atomic(using=ALIAS):
         ask()
+    assert proxy.swallowed
+    assert ask() == "here"  # on a new connection
 
 
 def test_a_connection_that_is_made_and_then_not_spoken_to_fails_so_too(
@@ -82,6 +84,7 @@ def test_a_connection_that_is_made_and_then_not_spoken_to_fails_so_too(
     monkeypatch.setitem(connections[ALIAS].settings_dict["OPTIONS"], "options", "-c TimeZone=Asia/Tokyo")
     with no_answer(), proxy.swallow(b"TimeZone'"), watchdog.guarded(ALIAS, LIMIT):
         ask()
+    assert proxy.swallowed
 
 
 def test_many_statements_that_are_answered_may_take_as_long_as_they_like_together(proxy: Proxy) -> None:

@@ -209,7 +209,7 @@ def test_what_is_put_aside_does_not_keep_the_writer_away_when_the_database_is_ba
 ) -> None:
     writer = Desk(engine).writer
     monkeypatch.setattr(rescue, "locked", lambda engine, ids: set(ids))  # the row is held all the time
-    writer._put_aside([Ended(0, job, outcome, 0.1) for job, outcome in map(done, claimed(engine, 1))])
+    writer._aside.put([Ended(0, job, outcome, 0.1) for job, outcome in map(done, claimed(engine, 1))])
     writer._away_since = time.monotonic()
     assert writer._no_longer_aside() == []
     assert not writer.away
@@ -225,7 +225,7 @@ def test_a_part_that_was_put_aside_whole_leaves_the_next_all_its_tries(engine: E
         other.sql("SELECT 1 FROM django_jobs_job FOR UPDATE")
         writer._parts, writer._tries = [part], 3
         writer._put_locked_aside(part)
-    assert (writer._parts, writer._aside, writer._tries) == ([], part, 0)
+    assert (writer._parts, writer._aside._items, writer._tries) == ([], part, 0)
 
 
 def test_the_last_progress_is_stored_before_the_end(engine: Engine) -> None:
