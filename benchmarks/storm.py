@@ -78,7 +78,7 @@ def _run(storm: object, minutes: float) -> int:
         ("claims", account.runs),
         (f"runs lost and repeated ({repeats})", sum(account.repeats.values())),
         ("effects", account.effects),
-        ("effects beyond one a job, of those that promise no more than one at least", account.at_least_once),
+        ("second effects of plain jobs, which are allowed", account.at_least_once),
         ("**lost**", account.lost),
         ("**doubled**", account.doubled),
         ("seconds from the calm until all was done", f"{seconds:.1f}"),
