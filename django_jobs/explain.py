@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, LOSSES, REQUEUED
-from django_jobs.models import Effect, Job, Pause, Worker
+from django_jobs.models import Job, Pause, Worker
 from django_jobs.models.clock import Clock, ClockText
 
 AHEAD_LIMIT = 1000
@@ -35,17 +35,7 @@ def explain(job: Job) -> str:
         case Job.Status.CANCELLED if found.cancel_reason is not None:
             return f"Cancelled {_age(found.finished_at, now)} ago {_said(found.cancel_reason)}{_meanwhile(found)}."
         case _:
-            why = f"{_ended(found)} {_age(found.finished_at, now)} ago: {_why(found)}"
-            return f"{why}{_doubts(found, alias)}"
-
-
-def _doubts(job: Job, alias: str) -> str:
-    """Name the effects outside the database that a job which ended has asked for, and got no answer of."""
-    keys = list(Effect.objects.using(alias).unanswered().filter(job_id=job.pk).values_list("key", flat=True)[:4])
-    if not keys:
-        return ""
-    named = ", ".join(map(repr, keys[:3])) + (" and more" if len(keys) > 3 else "")
-    return f" Outside of the database may have happened: {named}; a requeue asks again."
+            return f"{_ended(found)} {_age(found.finished_at, now)} ago: {_why(found)}"
 
 
 def live_workers(alias: str) -> Any:

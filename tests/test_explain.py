@@ -11,8 +11,7 @@ from django.db.models.functions import Now
 from django_jobs import pause, resume
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, ClaimOrder, Done, Run, Settlement
-from django_jobs.models import Effect, Job, Pause, Worker
-from django_jobs.models.clock import Clock
+from django_jobs.models import Job, Pause, Worker
 from django_jobs.queue.history import entry
 from tests.app.jobs import nothing
 
@@ -235,19 +234,6 @@ def test_how_a_run_ended_that_was_asked_to_stop_is_said(engine: Engine) -> None:
     entry = json.dumps({"run": 1, "cause": "raised", "error": "OSError: x.", "worker": "h:1", "seconds": 1})
     engine.settle([Settlement(Run(job.pk, 1, "w:1"), "ready", "attempt", "raised", entry=entry)], 10)
     assert job.explain().endswith("ago by ada; its run ended as 'raised': OSError: x.")
-
-
-def test_a_job_that_is_dead_names_what_may_have_happened_outside(engine: Engine) -> None:
-    job = nothing.enqueue()
-    effects = Effect.objects.using(engine.alias)
-    effects.create(kind="outside", key="answered", job_id=job.pk, answered_at=Clock())
-    effects.create(kind="outside", key="another's", job_id=job.pk + 1)
-    settle(engine, job, "dead", "attempt", "no")
-    assert "may have happened" not in job.refresh().explain()
-    effects.create(kind="outside", key="charge:1", job_id=job.pk)
-    assert job.explain().endswith(" Outside of the database may have happened: 'charge:1'; a requeue asks again.")
-    effects.bulk_create(Effect(kind="outside", key=f"mail:{number}", job_id=job.pk) for number in range(4))
-    assert " and more; a requeue asks again." in job.explain()
 
 
 def test_a_requeued_job_says_who_requeued_it_and_when(engine: Engine) -> None:

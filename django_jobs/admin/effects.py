@@ -168,9 +168,7 @@ def _sentence(effect: Any) -> str:
         case "running", _kind:
             return _("It was asked for, and its job runs now: it may be under way.")
         case _:
-            return _(
-                "It was asked for, and no answer was seen. A next run of its job, if it comes to one, asks again with the same key."
-            )
+            return _("It was asked for, and no answer was seen. A next run of its job asks again, with the same key.")
 
 
 def _facts(effect: Any) -> Iterator[tuple[str, Any]]:
