@@ -20,6 +20,8 @@ from django_jobs.schedules.status import OVERDUE
 UNSUCCESSFUL = (Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
 # Finished rows may be millions: beyond this they are not counted but said to be more.
 COUNT_LIMIT = 100_000
+# Effects of a job that are named; the others are counted.
+MOST_NAMED = 5
 # Within which the database must let us in and try a write.
 TRIAL_SECONDS = 5.0
 
@@ -245,7 +247,13 @@ def story(job: Job) -> dict[str, Any]:
         "result": job.result,
         "last_error": job.last_error,
         "history": job.history,
+        "may_have_happened": _left_by(job),
     }
+
+
+def _left_by(job: Job) -> dict[str, Any]:
+    found = Effect.objects.using(jobs_alias()).left_by(job)
+    return {"effects": found.count(), "newest": list(found.values_list("key", flat=True)[:MOST_NAMED])}
 
 
 def _text(moment: datetime | None) -> str | None:

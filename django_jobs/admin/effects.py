@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, Max, OuterRef, QuerySet
+from django.db.models import Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -81,8 +81,8 @@ class EffectAdmin(EffectActsAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found = super().get_queryset(request)
         assert isinstance(found, EffectQuerySet)
-        job_there = Exists(Job.objects.using(jobs_alias()).filter(pk=OuterRef("job_id")))
-        return found.annotate(job_runs=found.job_runs(), job_there=job_there)
+        job = Job.objects.using(jobs_alias()).filter(pk=OuterRef("job_id"))
+        return found.annotate(job_status=Subquery(job.values("status")))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[EffectChangeList]:
         return EffectChangeList
@@ -150,7 +150,7 @@ def _state(effect: Any) -> tuple[str, str]:
         return "done", _("took place")
     if effect.answered_at is not None:
         return "done", _("answered")
-    return ("running", _("job runs")) if effect.job_runs else ("retry", _("may have happened"))
+    return ("running", _("job runs")) if effect.job_status == Job.Status.RUNNING else ("retry", _("may have happened"))
 
 
 def _badge(effect: Any) -> str:
@@ -162,13 +162,28 @@ def _sentence(effect: Any) -> str:
         case "done", Effect.Kind.ONCE:
             return _("It was committed together with what it guards. A replay reads its result and does nothing.")
         case "done", _kind if effect.note:
-            return _("Somebody looked and said that it happened. A next run of its job does not ask again.")
+            return _("Somebody looked and said that it happened. No run of its job asks again.")
         case "done", _kind:
             return _("The other side has answered. A replay reads the result and does not ask again.")
         case "running", _kind:
             return _("It was asked for, and its job runs now: it may be under way.")
         case _:
-            return _("It was asked for, and no answer was seen. A next run of its job asks again, with the same key.")
+            return _("It was asked for, and no answer was seen. %s") % _what_comes(effect)
+
+
+def _what_comes(effect: Any) -> str:
+    if effect.job_id is None:
+        return _("No job asked for it: whoever did may do so again, with the same key.")
+    match effect.job_status:
+        case None:
+            return _("Its job is gone, so no run of it asks again.")
+        case Job.Status.READY:
+            return _("A next run of its job asks again, with the same key.")
+        case status:
+            word = Job.Status(status).label.lower()
+            return (
+                _("Its job is %s, so no run asks again; if somebody requeues it, one does, with the same key.") % word
+            )
 
 
 def _facts(effect: Any) -> Iterator[tuple[str, Any]]:
@@ -198,7 +213,7 @@ def _moments(effect: Any) -> Iterator[tuple[str, str]]:
 def _job(effect: Any) -> str:
     if effect.job_id is None:
         return shown.NOTHING
-    if not effect.job_there:
+    if effect.job_status is None:
         return format_html('{} <span class="quiet">({})</span>', effect.job_id, _("gone"))
     url = reverse("admin:django_jobs_job_change", args=[effect.job_id])
     return format_html('<a href="{}">{}</a>', url, effect.job_id)

@@ -22,11 +22,12 @@ from django_jobs.admin.acts import ActsAdmin
 from django_jobs.admin.filters import NEWEST, ORDERS, QueueFilter, StateFilter, TypeFilter
 from django_jobs.admin.listing import LOOK_BACK, JobChangeList, search
 from django_jobs.admin.why import WHY_LIMIT
-from django_jobs.models import Job, Worker
+from django_jobs.models import Effect, Job, Worker
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
 
 ARGUMENTS_APART = 50
+EFFECTS_NAMED = 5
 FILTERED = {StateFilter.parameter_name, QueueFilter.parameter_name, TypeFilter.parameter_name}
 
 
@@ -127,6 +128,7 @@ class JobAdmin(ActsAdmin):
             "why_limit": WHY_LIMIT,
             "facts": list(_facts(job)),
             "times": _times(job),
+            **_left_by(request, job),
             "arguments": _arguments(job.payload),
             "progress": shown.progress(job.progress),
             "result": None if job.result is None else shown.as_json(job.result),
@@ -156,6 +158,25 @@ def _facts(job: Any) -> Iterator[tuple[str, Any]]:
         yield _("to be cancelled") if job.locked_by else _("cancelled"), job.cancel_reason
     if job.meta:
         yield _("meta"), shown.as_json(job.meta)
+
+
+def _left_by(request: HttpRequest, job: Any) -> dict[str, Any]:
+    """Return the effects that may have happened: the newest of them, how many more, and where they all are."""
+    found = Effect.objects.using(job._state.db).left_by(job)
+    newest = list(found[:EFFECTS_NAMED])
+    linked = request.user.has_perm("django_jobs.view_effect")
+    return {
+        "effects": [(_effect(effect, linked), effect.asks, shown.age(effect.asked_at, job.clock)) for effect in newest],
+        "more_effects": found.count() - len(newest) if len(newest) == EFFECTS_NAMED else 0,
+        "effects_url": f"{reverse('admin:django_jobs_effect_changelist')}?what=may-have-happened" if linked else "",
+    }
+
+
+def _effect(effect: Effect, linked: bool) -> str:
+    if not linked:
+        return format_html('<span class="dj-name">{}</span>', effect.key)
+    url = reverse("admin:django_jobs_effect_change", args=[effect.pk])
+    return format_html('<a href="{}" class="dj-name">{}</a>', url, effect.key)
 
 
 def _times(job: Any) -> list[tuple[str, str]]:

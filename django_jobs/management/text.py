@@ -130,7 +130,8 @@ def _one_line(text: str) -> str:
 
 
 def story(found: dict[str, Any]) -> list[str]:
-    lines = [f"Job {found['id']}  {found['type']}  {found['status']}", found["explanation"], ""]
+    lines = [f"Job {found['id']}  {found['type']}  {found['status']}", found["explanation"]]
+    lines += [*_left_by(found["may_have_happened"]), ""]
     width = 16
     for label, value in _facts(found):
         if value not in (None, ""):
@@ -147,6 +148,17 @@ def story(found: dict[str, Any]) -> list[str]:
     if found["last_error"] and not _is_no_error(found):
         lines += ["", "Last error:", *(f"  {line}" for line in found["last_error"].rstrip().split("\n"))]
     return lines
+
+
+def _left_by(found: dict[str, Any]) -> list[str]:
+    keys = [repr(key) for key in found["newest"]]
+    if not keys:
+        return []
+    more = found["effects"] - len(keys)
+    return [
+        f"May have happened: {', '.join(keys)}{f' and {more} more' if more else ''}, outside the database, without an answer; "
+        "see Effects in the admin"
+    ]
 
 
 def _is_no_error(found: dict[str, Any]) -> bool:

@@ -19,6 +19,10 @@ class EffectQuerySet(models.QuerySet["Effect"]):
         """Unanswered effects whose job does not run now, so that nobody has them under way."""
         return self.unanswered().exclude(self.job_runs())
 
+    def left_by(self, job: Job) -> EffectQuerySet:
+        """What a job was the last to ask for and may have had, the newest first; nothing while the job runs."""
+        return self.may_have_happened().filter(job_id=job.pk).order_by("-asked_at")
+
     def job_runs(self) -> Exists:
         """Whether the job of an effect runs now."""
         return Exists(Job.objects.using(self.db).running().filter(pk=OuterRef("job_id")))

@@ -98,8 +98,29 @@ def test_a_page_shows_the_record_and_escapes_what_is_in_it(site: Site) -> None:
     seen = page(site, effect).content.decode()
     assert MARKUP not in seen
     assert "&lt;script&gt;" in seen
-    assert "does not ask again" in text(seen)
+    assert "No run of its job asks again." in text(seen)
     assert "/happened/" not in seen
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        ("ready", "A next run of its job asks again, with the same key."),
+        ("running", "its job runs now: it may be under way."),
+        ("dead", "Its job is dead, so no run asks again; if somebody requeues it, one does, with the same key."),
+        ("failed", "Its job is failed, so no run asks again; if"),
+        ("cancelled", "Its job is cancelled, so no run asks again; if"),
+        ("done", "Its job is done, so no run asks again; if"),
+        ("gone", "Its job is gone, so no run of it asks again."),
+        ("none", "No job asked for it: whoever did may do so again, with the same key."),
+    ],
+)
+def test_a_page_promises_a_next_run_only_of_a_job_that_can_still_run(site: Site, status: str, says: str) -> None:
+    without = {"gone": 999_999, "none": None}
+    job_id = without[status] if status in without else site.make(status).pk
+    seen = text(page(site, make(site, job_id=job_id)))
+    assert says in seen
+    assert ("next run" in seen) == (status == "ready")
 
 
 def test_nothing_can_be_added_or_edited(site: Site) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from django_jobs.models import Worker
+from django_jobs.models import Effect, Job, Worker
+from django_jobs.models.clock import Clock
 from tests.admin.conftest import As
 from tests.admin.site import Site, text
 
@@ -70,6 +72,55 @@ def test_no_row_breaks_its_page_or_the_list(site: Site, values: dict[str, Any]) 
     job = site.make("dead", **values)
     assert len(site.page(job)) < 500_000
     assert site.ids() == [job.pk]
+
+
+def left(site: Site, job: Job, key: str, **values: Any) -> Effect:
+    given = {"kind": "outside", "key": key, "job_id": job.pk, **values}
+    made: Effect = Effect.objects.using(site.alias).create(**given)
+    return made
+
+
+def named(page: str) -> list[str]:
+    """Return the keys of the effects that a job's page names."""
+    section = page.partition('id="effects"')[2].partition("</section>")[0]
+    return re.findall(r'class="dj-name">([^<]*)<', section)
+
+
+def test_a_job_names_the_effects_that_may_have_happened_and_leads_to_them(site: Site) -> None:
+    job, other = site.make("dead"), site.make("dead")
+    effect = left(site, job, MARKUP, asks=3, asked_at=Clock() - timedelta(minutes=2))
+    left(site, job, "newer")
+    left(site, job, "answered", answered_at=Clock())
+    left(site, job, "in the database", kind="once")
+    page = site.page(job)
+    assert named(page) == ["newer", "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;"]
+    assert f'href="{reverse("admin:django_jobs_effect_change", args=[effect.pk])}"' in page
+    assert "asked 3 times, last 2 min ago" in text(page)
+    assert MARKUP not in page
+    assert "May have happened" not in site.page(other)
+    Job.objects.using(site.alias).filter(pk=job.pk).update(
+        status="running", finished_at=None, locked_by="w:1", locked_until=Now(), token=1
+    )
+    assert named(site.page(job)) == [], "they may be under way"
+
+
+def test_of_many_effects_that_may_have_happened_the_newest_are_named_and_the_others_counted(site: Site) -> None:
+    job = site.make("failed")
+    for number in range(7):
+        left(site, job, f"charge:{number}", asked_at=Clock() - timedelta(minutes=number))
+    page = site.page(job)
+    assert named(page) == [f"charge:{number}" for number in range(5)]
+    assert "2 more are not shown here." in text(page)
+    assert 'href="/admin/django_jobs/effect/?what=may-have-happened"' in page
+
+
+def test_who_may_not_see_effects_is_not_led_to_them(as_user: As) -> None:
+    site = as_user("view_job")
+    job = site.make("dead")
+    left(site, job, "charge:1")
+    page = site.page(job)
+    assert named(page) == ["charge:1"]
+    assert "/django_jobs/effect/" not in page
 
 
 def test_long_values_are_folded_and_short_ones_are_not(site: Site) -> None:

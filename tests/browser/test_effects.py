@@ -88,5 +88,17 @@ def test_the_pages_fit_the_window(admin: Pages, width: int) -> None:
     assert _too_wide(admin) <= 0
 
 
+@pytest.mark.parametrize("width", [1280, 480])
+def test_the_page_of_a_job_leads_to_its_effects_and_fits_the_window(admin: Pages, width: int) -> None:
+    effect = some()
+    make(LONG + "2", 1, job_id=effect.job_id)
+    admin.driver.set_window_size(width, 900)
+    admin.open(reverse("admin:django_jobs_job_change", args=[effect.job_id]))
+    assert admin.texts("#effects td a") == [LONG + "2", "charge:1-041"]
+    assert _too_wide(admin) <= 0
+    admin.click_link("charge:1-041")
+    assert "if somebody requeues it" in admin.one("#explanation").text
+
+
 def _too_wide(pages: Pages) -> Any:
     return pages.driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
