@@ -26,10 +26,17 @@ _OVER = "the `with` block is over: set it inside"
 class _Result:
     """A result that whoever had the effect sets, and that everybody reads as it is stored."""
 
+    __slots__ = ("_closed", "_key", "_result")  # a name that is misspelt must not pass for a result
+
     def __init__(self, key: str) -> None:
-        self.key = key
+        self._key = key
         self._result: str | None = None
         self._closed = ""
+
+    @property
+    def key(self) -> str:
+        """What the effect was named."""
+        return self._key
 
     @property
     def result(self) -> Any:
@@ -49,7 +56,11 @@ class _Result:
 class Once(_Result):
     """What `with once(key) as first` gives: true for the one run that is to have the effect, false for its replays."""
 
-    _first = True
+    __slots__ = ("_first",)
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self._first = True
 
     def __bool__(self) -> bool:
         return self._first
@@ -132,8 +143,21 @@ class OutsideCall(_Result):
     was seen.
     """
 
-    answered = False
-    may_have_happened = False
+    __slots__ = ("_answered", "_may_have_happened")
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self._answered = self._may_have_happened = False
+
+    @property
+    def answered(self) -> bool:
+        """Whether an earlier run got an answer."""
+        return self._answered
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether an earlier run asked, and no answer was seen."""
+        return self._may_have_happened
 
     def __repr__(self) -> str:
         state = "answered" if self.answered else "may have happened" if self.may_have_happened else "new"
@@ -173,11 +197,11 @@ class Outside:
         for _ in range(TRIES):
             asks = store.ask(call.key, self._job_id)
             if asks is not None:
-                call.may_have_happened = asks > 1
+                call._may_have_happened = asks > 1
                 return
             before = store.answered(call.key)
             if before is not None:
-                call.answered = True
+                call._answered = True
                 call._read(before.result, "it was answered before: ask only `if not call.answered`")
                 return
         raise _taken_and_freed(call.key)
@@ -211,7 +235,7 @@ def outside(key: str) -> Outside:
     to 255 characters, and is kept for EFFECT_WINDOW after it was asked for last. In async code: `async with`.
 
     Raises InvalidJob or InvalidJobType for a key that cannot be used, and InvalidJob inside a transaction on the jobs'
-    database, as in an atomic job: "asked" would not be committed before the call.
+    database, as in an atomic job: "asked" would not be committed before the call; and by `with` in async code.
     """
     return Outside(options.text(key, "key"))
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
 from django_jobs import InvalidJob, InvalidJobType, once, outside
@@ -70,6 +71,22 @@ def test_a_replay_that_sets_a_result_is_told_what_it_forgot(engine: Engine) -> N
     with pytest.raises(InvalidJob, match="only `if first`"), transaction.atomic(using=engine.alias), once("a") as first:
         first.result = 2
     assert effect_once(engine, "a") == (False, 1)
+
+
+@pytest.mark.parametrize("name", ["reslt", "key", "first"])
+def test_nothing_but_the_result_of_an_effect_can_be_set(engine: Engine, name: str) -> None:
+    with transaction.atomic(using=engine.alias), once("a") as first:
+        with pytest.raises(AttributeError):
+            setattr(first, name, True)
+        first.result = 1
+    assert effect_once(engine, "a") == (False, 1)
+
+
+def test_once_in_async_code_is_had_in_a_sync_function(engine: Engine) -> None:
+    async def have() -> tuple[bool, Any]:
+        return await sync_to_async(effect_once)(engine, "a", 1)
+
+    assert [async_to_sync(have)() for _ in range(2)] == [(True, 1), (False, 1)]
 
 
 def test_a_result_set_after_the_block_is_refused(engine: Engine) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -163,15 +162,6 @@ def test_an_answer_is_recorded_although_the_record_of_asking_was_deleted(engine:
 
 
 @committed
-def test_without_async_it_is_refused_in_async_code_with_the_words_to_write(engine: Engine) -> None:
-    async def body() -> None:
-        with outside("a"):
-            pass
-
-    with pytest.raises(InvalidJobType, match=r"use `async with outside"):
-        asyncio.run(body())
-
-
 def test_an_async_body_is_recorded_in_the_same_way(engine: Engine) -> None:
     async def call_it(fail: bool) -> tuple[bool, bool, Any]:
         async with outside("a") as call:
@@ -187,6 +177,26 @@ def test_an_async_body_is_recorded_in_the_same_way(engine: Engine) -> None:
     assert async_to_sync(call_it)(False) == (False, True, None)
     assert async_to_sync(call_it)(False) == (True, False, "async")
     assert rows(engine) == [("outside", "a", 2, True, "async")]
+
+
+@committed
+def test_with_in_async_code_names_async_with_and_records_nothing(engine: Engine) -> None:
+    async def call_it() -> None:
+        with outside("a"):
+            raise AssertionError("its body is not reached")
+
+    with pytest.raises(InvalidJobType, match=r"use `async with outside"):
+        async_to_sync(call_it)()
+    assert rows(engine) == []
+
+
+@pytest.mark.parametrize("name", ["reslt", "answered", "may_have_happened", "key", "first"])
+def test_nothing_but_the_result_of_a_call_can_be_set(engine: Engine, name: str) -> None:
+    with outside("a") as call:
+        with pytest.raises(AttributeError):
+            setattr(call, name, True)
+        call.result = 1
+    assert rows(engine) == [("outside", "a", 1, True, 1)]
 
 
 @committed
