@@ -23,6 +23,7 @@ import psycopg
 
 from benchmarks.throughput import ROOT
 from example_project.postgres import temporary
+from tests.clocks import wrong_clock
 
 TYPE = "benchmarks.jobs.nothing"
 PAYLOAD: dict[str, Any] = {"args": [1], "kwargs": {}}
@@ -101,13 +102,7 @@ def store(minutely: int) -> None:
 
 def start(skew: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "django", "runscheduler"]
-    environment = dict(os.environ)
-    if skew:
-        # The library itself, and not the program faketime, which would stay as a parent of what is to be killed.
-        library = subprocess.run(
-            ["faketime", "-f", skew, "printenv", "LD_PRELOAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        environment |= {"LD_PRELOAD": library, "FAKETIME": skew, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    environment = os.environ | (wrong_clock(skew) if skew else {})
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
 
 

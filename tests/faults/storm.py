@@ -18,8 +18,9 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from django_jobs.models import Worker
 from example_project.postgres import Server
+from tests.clocks import wrong_clock
 from tests.faults.places import LEASE, THREADS, Enqueuer, Place
-from tests.harness import Tree, wait_for, wrong_clock
+from tests.harness import Tree, wait_for
 from tests.processes.common import may_fake_time
 from tests.processes.outages import NetworkTree
 from tests.proxy import Proxy

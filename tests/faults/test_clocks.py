@@ -14,8 +14,9 @@ from django_jobs.models import Worker
 from tests.app.deadline_jobs import ask_for_long
 from tests.app.jobs import fail_until, leave_effect, wait_for_file
 from tests.app.models import Effect
+from tests.clocks import wrong_clock
 from tests.faults.invariants import assert_invariants
-from tests.harness import Tree, wrong_clock
+from tests.harness import Tree
 from tests.processes.common import LEASE_2, ends, needs_faketime, state, wait_for_effect, wait_seconds
 from tests.processes.outages import ALIAS
 

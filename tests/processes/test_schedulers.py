@@ -20,8 +20,9 @@ from django.db.models.functions import Now
 from django_jobs.engines import engine as engine_of
 from django_jobs.models import Job, Schedule, ScheduleState
 from tests.app.jobs import nothing
+from tests.clocks import wrong_clock
 from tests.engines.common import clock
-from tests.harness import RunScheduler, Tree, wait_for, wrong_clock
+from tests.harness import RunScheduler, Tree, wait_for
 from tests.processes.common import needs_faketime, on_postgresql, with_tables
 from tests.schedules.zone_files import ZONE, hosts
 
