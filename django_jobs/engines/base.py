@@ -146,6 +146,7 @@ class Engine(ABC):
     def ended_by(self, runs: Sequence[Run], waiting: bool = True) -> dict[int, str]:
         """Return the status of those jobs in whose row the end of their run is, unless it was that its lease ran out.
 
+        That a row merely is not running is no such end: somebody may have changed it by hand.
         `waiting`: for an end whose COMMIT is under way, instead of missing it.
         """
 

@@ -115,7 +115,9 @@ class PostgreSQLEngine(PostgreSQLAtomic):
         with self.connection.cursor() as cursor:
             # FOR SHARE, and the status looked at afterwards: an end whose COMMIT is under way is waited for, not missed.
             cursor.execute(
-                "SELECT job.id, job.status, job.status <> 'running' AND NOT job.history @> jsonb_build_array("
+                "SELECT job.id, job.status, job.status <> 'running' "
+                "AND (job.status = 'done' OR job.history @> jsonb_build_array(jsonb_build_object('run', job.token))) "
+                "AND NOT job.history @> jsonb_build_array("
                 "jsonb_build_object('run', job.token, 'cause', %(lost)s::text)) FROM django_jobs_job job "
                 "JOIN unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token) USING (id) "
                 # Named once more: as a join alone the planner may read the whole table.

@@ -159,7 +159,9 @@ class SQLiteEngine(SQLiteAtomic):
                     "SELECT status, history FROM django_jobs_job WHERE id = %s AND token = %s AND status <> 'running'",
                     [run.id, run.token],
                 ).fetchall()
-                if not any((line["run"], line["cause"]) == (run.token, LEASE_RAN_OUT) for line in json.loads(history))
+                if (causes := [line["cause"] for line in json.loads(history) if line["run"] == run.token])
+                or status == "done"
+                if LEASE_RAN_OUT not in causes
             }
 
     def extend(self, runs: Sequence[Run], lease: float) -> dict[int, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,10 @@ def clock(engine: Engine) -> datetime:
 
 def settled(run: Run, **values: Any) -> Settlement:
     return Settlement(**{"run": run, "status": "ready", "counts": "nothing", "cause": "test", **values})
+
+
+def entry(run: Run, cause: str = "test", error: str = "") -> str:
+    return json.dumps({"run": run.token, "cause": cause, "error": error, "worker": "host:1", "seconds": 0.5})
 
 
 def sql(engine: Engine, statement: str, *parameters: Any) -> list[Any]:

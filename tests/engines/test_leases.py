@@ -25,6 +25,7 @@ from tests.engines.common import (
     claim_one,
     clock,
     enqueue,
+    entry,
     ids,
     on_postgresql,
     row,
@@ -179,13 +180,24 @@ def test_what_an_incarnation_holds_is_found_by_its_name(engine: Engine) -> None:
 
 @alone
 def test_a_run_that_ended_under_its_own_token_is_known_as_ended(engine: Engine) -> None:
-    done, given_back, again, still, gone = running(engine, 5)
+    done, snoozed, again, _still, gone = runs = running(engine, 5)
     engine.complete([Done(done, None)])
-    engine.settle([settled(given_back), settled(again)], 10)
-    alter(engine, given_back.id, run_at=clock(engine) + timedelta(hours=1))
+    engine.settle([settled(run, entry=entry(run)) for run in (snoozed, again)], 10)
+    alter(engine, snoozed.id, run_at=clock(engine) + timedelta(hours=1))
     assert claim_one(engine).id == again.id
     Job.objects.using(engine.alias).filter(pk=gone.id).delete()
-    assert engine.ended_by([gone, still, again, given_back, done]) == {done.id: "done", given_back.id: "ready"}
+    assert engine.ended_by(runs) == engine.ended_by(runs, waiting=False) == {done.id: "done", snoozed.id: "ready"}
+
+
+@alone
+@pytest.mark.parametrize("status", ["ready", "failed", "cancelled"])
+def test_a_run_whose_job_somebody_else_changed_has_not_ended_by_itself(engine: Engine, status: str) -> None:
+    run, other = running(engine, 2)
+    ended = None if status == "ready" else clock(engine)
+    line = {"run": 7, "cause": "raised"}
+    alter(engine, run.id, status=status, finished_at=ended, locked_by=None, locked_until=None, history=[line])
+    engine.settle([settled(other)], 10)  # given back as if it had not been claimed
+    assert engine.ended_by([run, other]) == engine.ended_by([run, other], waiting=False) == {}
 
 
 @alone
@@ -222,10 +234,11 @@ def test_an_end_that_is_being_committed_is_waited_for_when_it_is_asked_for(engin
 @beside_others
 def test_a_batch_that_is_sent_again_after_a_lost_answer_is_known_as_written(engine: Engine) -> None:
     done, retried = running(engine, 2)
+    line = entry(retried)
     for expected in ({done.id: "done"}, {}):
         assert engine.complete([Done(done, None)]) == expected
     for statuses in ({retried.id: "ready"}, {}):
-        assert engine.settle([settled(retried, counts="attempt", delay=5.0)], 10) == statuses
+        assert engine.settle([settled(retried, counts="attempt", delay=5.0, entry=line)], 10) == statuses
     assert engine.ended_by([done, retried]) == {done.id: "done", retried.id: "ready"}
     assert row(engine, retried.id)["attempts"] == 1
 

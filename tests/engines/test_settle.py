@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from django_jobs.engines.values import Done, Run, released
-from tests.engines.common import alone, alter, claim, claim_one, clock, order, row, running, settled
+from tests.engines.common import alone, alter, claim, claim_one, clock, entry, order, row, running, settled
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -20,10 +19,6 @@ MAX_UNCOUNTED = 10
 def settle(engine: Engine, run: Run, **values: Any) -> str:
     found = engine.settle([settled(run, **values)], MAX_UNCOUNTED)
     return found[run.id]
-
-
-def entry(run: Run, cause: str = "test", error: str = "") -> str:
-    return json.dumps({"run": run.token, "cause": cause, "error": error, "worker": "host:1", "seconds": 0.5})
 
 
 def moment(text: str) -> datetime:
