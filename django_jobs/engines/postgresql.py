@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_jobs.engines.base import milliseconds
@@ -88,7 +88,7 @@ class PostgreSQLEngine(PostgreSQLAtomic):
         for item in large:
             written.update(self._rows("complete_large", {**item.run._asdict(), "result": item.result}))
         if small:
-            results = [item.result for item in small]
+            results = _by_run((item.run, item.result) for item in small if item.result is not None)
             written.update(self._rows("complete", {**_fences([item.run for item in small]), "results": results}))
         return written
 
@@ -155,7 +155,7 @@ class PostgreSQLEngine(PostgreSQLAtomic):
         with self.connection.cursor() as cursor:
             cursor.execute(
                 statement("progress"),
-                {**_fences([run for run, _ in ordered]), "reports": [report for _, report in ordered]},
+                {**_fences([run for run, _ in ordered]), "reports": _by_run(ordered)},
             )
 
     def expired(self, limit: int) -> list[Expired]:
@@ -175,6 +175,11 @@ class PostgreSQLEngine(PostgreSQLAtomic):
 
     def why_not_writable(self, timeout: float) -> str | None:
         return why_not_writable(self.connection.get_connection_params(), timeout)
+
+
+def _by_run(texts: Iterable[tuple[Run, str]]) -> str:
+    """Return one JSON object of JSON texts, each under its job's id and token."""
+    return "{" + ",".join(f'"{run.id}:{run.token}":{text}' for run, text in texts) + "}"
 
 
 def _fences(runs: Sequence[Run]) -> dict[str, list[Any]]:

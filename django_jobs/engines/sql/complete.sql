@@ -1,22 +1,23 @@
 -- Ends a batch of runs as done, each fenced; as cancelled when a person asked for that while they ran. Called by
--- PostgreSQLEngine.complete.
--- The rows are locked in id order first, so that two batches, or a batch and a heartbeat, can never deadlock.
-WITH ended AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[], %(results)s::text[])
-               AS given(id, token, locked_by, result)
-), held AS MATERIALIZED (
-    SELECT id
-      FROM django_jobs_job
-     WHERE id = ANY (%(ids)s::bigint[]) AND status = 'running'
-     ORDER BY id
-       FOR UPDATE
+-- PostgreSQLEngine.complete, which gives the runs in id order.
+-- `held` locks one row after the other in that order, so that two batches, or a batch and a heartbeat, can never
+-- deadlock, and tells by each row's own condition whether it is still the run's: one look at the key's index each. A join
+-- in its place compared every row of a batch with every run of it (400 runs: 64 us each, and 12 so). The results come as
+-- one object by id for the same reason.
+WITH held AS MATERIALIZED (
+    SELECT job.id
+      FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[]) AS given(id, token, locked_by)
+     CROSS JOIN LATERAL (
+        SELECT id
+          FROM django_jobs_job
+         WHERE id = given.id AND token = given.token AND locked_by IS NOT DISTINCT FROM given.locked_by
+           FOR UPDATE
+      ) job
 )
-UPDATE django_jobs_job job
-   SET status = CASE WHEN job.cancel_reason IS NULL THEN 'done' ELSE 'cancelled' END,
+UPDATE django_jobs_job
+   SET status = CASE WHEN cancel_reason IS NULL THEN 'done' ELSE 'cancelled' END,
        finished_at = clock_timestamp(), locked_by = NULL, locked_until = NULL, losses = 0, suspect = false,
-       result = ended.result::jsonb,
-       idempotency_key = CASE WHEN job.key_holds = 'window' THEN job.idempotency_key END
-  FROM ended
- WHERE job.id = ended.id AND job.id = ANY (ARRAY(SELECT id FROM held))
-   AND job.status = 'running' AND job.token = ended.token AND job.locked_by = ended.locked_by
-RETURNING job.id, job.status
+       result = (SELECT %(results)s::jsonb) -> (id || ':' || token),
+       idempotency_key = CASE WHEN key_holds = 'window' THEN idempotency_key END
+ WHERE id = ANY (ARRAY(SELECT id FROM held)) AND locked_by IS NOT NULL
+RETURNING id, status

@@ -2,15 +2,16 @@
 -- PostgreSQLEngine.extend. Rows that somebody holds are being finished: they are skipped, so this never waits.
 -- locked_until is in no index, so the update stays on its page.
 WITH held AS MATERIALIZED (
-    SELECT id
-      FROM django_jobs_job
-     WHERE id = ANY (%(ids)s::bigint[]) AND status = 'running'
-     ORDER BY id
-       FOR UPDATE SKIP LOCKED
+    SELECT job.id
+      FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[]) AS given(id, token, locked_by)
+     CROSS JOIN LATERAL (
+        SELECT id
+          FROM django_jobs_job
+         WHERE id = given.id AND token = given.token AND locked_by IS NOT DISTINCT FROM given.locked_by
+           FOR UPDATE SKIP LOCKED
+      ) job
 )
-UPDATE django_jobs_job job
+UPDATE django_jobs_job
    SET locked_until = clock_timestamp() + %(lease)s::float8 * interval '1 second'
-  FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(holders)s::text[]) AS given(id, token, locked_by)
- WHERE job.id = given.id AND job.id = ANY (ARRAY(SELECT id FROM held))
-   AND job.status = 'running' AND job.token = given.token AND job.locked_by = given.locked_by
-RETURNING job.id, job.cancel_reason IS NOT NULL
+ WHERE id = ANY (ARRAY(SELECT id FROM held)) AND locked_by IS NOT NULL
+RETURNING id, cancel_reason IS NOT NULL
