@@ -12,7 +12,7 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs.engines.idle import close_if_dead, close_if_unusable, in_transaction
-from django_jobs.engines.values import ClaimOrder, ClaimResult, Done, Expired, Look, NewJob, Run, Settlement
+from django_jobs.engines.values import ClaimOrder, ClaimResult, Done, Expired, Lane, Look, NewJob, Run, Settlement
 from django_jobs.models import Job
 
 # What a statement can raise that reached no database, or was not answered. OSError: the driver waits with a selector,
@@ -111,11 +111,9 @@ class Engine(ABC):
 
     @abstractmethod
     def claim(self, order: ClaimOrder) -> ClaimResult:
-        """Claim due jobs, strictly by priority, then by due time; park those of a type that is paused or not in the order.
+        """Claim due jobs in the order's lanes; park those of a type that is paused or not in the order.
 
         Nothing is taken from a paused queue, and nothing of it is parked.
-
-        Of queues with the same priority a batch may take one after the other, that of the longest waiting job first.
         """
 
     @abstractmethod
@@ -132,7 +130,12 @@ class Engine(ABC):
         """Return in how many seconds each of the next suspects is due, 0 for now, that `claim_suspect` could take."""
 
     @abstractmethod
-    def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look: ...
+    def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
+        """Look at every lane from its beginning; those of paused queues are left out."""
+
+    @abstractmethod
+    def next_due(self, lanes: Sequence[Lane]) -> float | None:
+        """Return the seconds until a job is due in these lanes from their places on, 0 for now, None for never."""
 
     @abstractmethod
     def complete(self, done: Sequence[Done]) -> dict[int, str]:

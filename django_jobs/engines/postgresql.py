@@ -16,9 +16,11 @@ from django_jobs.engines.values import (
     ClaimResult,
     Done,
     Expired,
+    Lane,
     Look,
     Run,
     Settlement,
+    in_order,
 )
 
 # Characters of JSON from which a result is written by a statement of its own.
@@ -47,39 +49,38 @@ class PostgreSQLEngine(PostgreSQLAtomic):
         self._prepared.raw = raw
 
     def claim(self, order: ClaimOrder) -> ClaimResult:
-        return self._claimed("claim", order)
+        lanes = self._lanes_in_order(order) if order.lanes is None else order.lanes
+        return self._claimed("claim", order, {**_places(lanes), "limit": order.limit, "oldest": order.oldest})
+
+    def _lanes_in_order(self, order: ClaimOrder) -> list[Lane]:
+        found = self.look(order.queues, order.types)
+        return sorted(found.lanes, key=lambda lane: (-lane.priority, lane.due, lane.id))
 
     def claim_parked(self, order: ClaimOrder) -> ClaimResult:
-        return self._claimed("claim_parked", order)
-
-    def _claimed(self, name: str, order: ClaimOrder) -> ClaimResult:
-        rows = self._rows(
-            name,
-            {
-                "locked_by": order.locked_by,
-                "lease": order.lease,
-                "limit": order.limit,
-                "queues": None if order.queues is None else list(order.queues),
-                "types": list(order.types),
-            },
-        )
-        # RETURNING keeps no order.
-        rows.sort(key=lambda row: (-row[0], row[1], row[3]))
-        jobs = [Claimed(row[3], row[4], order.locked_by, *row[5:]) for row in rows if row[2] is None]
-        return ClaimResult(jobs, len(rows) - len(jobs), sum(row[2] == "type" for row in rows))
+        return self._claimed("claim_parked", order, {**_queues(order.queues), "limit": order.limit})
 
     def claim_suspect(self, order: ClaimOrder) -> ClaimResult:
-        return self._claimed("claim_suspect", order)
+        return self._claimed("claim_suspect", order, {**_queues(order.queues), "limit": order.limit})
+
+    def _claimed(self, name: str, order: ClaimOrder, parameters: dict[str, Any]) -> ClaimResult:
+        common = {"locked_by": order.locked_by, "lease": order.lease, "types": list(order.types)}
+        rows = self._rows(name, common | parameters)
+        jobs = [Claimed._make(row[1:]) for row in rows if row[0] is None]
+        # RETURNING keeps no order.
+        jobs.sort(key=in_order(order.lanes))
+        return ClaimResult(jobs, len(rows) - len(jobs), sum(row[0] == "type" for row in rows))
 
     def suspects_due(self, queues: tuple[str, ...] | None, types: tuple[str, ...], limit: int) -> list[float]:
-        parameters = {"queues": None if queues is None else list(queues), "types": list(types), "limit": limit}
+        parameters = {**_queues(queues), "types": list(types), "limit": limit}
         return [row[0] for row in self._rows("suspects_due", parameters)]
 
     def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
-        due_in, parked = self._rows("look", {"queues": None if queues is None else list(queues), "types": list(types)})[
-            0
-        ]
-        return Look(due_in, parked)
+        due_in, parked, *lanes, now = self._rows("look", {**_queues(queues), "types": list(types)})[0]
+        return Look(due_in, parked, tuple(map(Lane, *lanes)) if due_in is not None else (), now)
+
+    def next_due(self, lanes: Sequence[Lane]) -> float | None:
+        due_in = self._rows("next_due", _places(lanes))[0][0]
+        return None if due_in is None else float(due_in)
 
     def complete(self, done: Sequence[Done]) -> dict[int, str]:
         large = [item for item in done if item.result is not None and len(item.result) > LARGE_RESULT]
@@ -175,6 +176,15 @@ class PostgreSQLEngine(PostgreSQLAtomic):
 
     def why_not_writable(self, timeout: float) -> str | None:
         return why_not_writable(self.connection.get_connection_params(), timeout)
+
+
+def _queues(queues: tuple[str, ...] | None) -> dict[str, Any]:
+    return {"queues": None if queues is None else list(queues)}
+
+
+def _places(lanes: Sequence[Lane]) -> dict[str, list[Any]]:
+    queues, priorities, dues, ids = zip(*lanes, strict=True) if lanes else ((), (), (), ())
+    return {"lane_queues": [*queues], "lane_priorities": [*priorities], "lane_dues": [*dues], "lane_ids": [*ids]}
 
 
 def _by_run(texts: Iterable[tuple[Run, str]]) -> str:

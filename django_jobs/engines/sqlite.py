@@ -4,36 +4,25 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
 
 from django.db.utils import DatabaseError
 
 from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
-from django_jobs.engines.sqlite_atomic import SQLiteAtomic
-from django_jobs.engines.sqlite_parts import IN_FORCE, LATER, NOW, is_busy, not_paused, one_of, read, served
+from django_jobs.engines.sqlite_claiming import SQLiteClaiming
+from django_jobs.engines.sqlite_parts import LATER, NOW, is_busy
 from django_jobs.engines.sqlite_settling import Before, settle_one, with_line
 from django_jobs.engines.values import (
-    Claimed,
-    ClaimOrder,
-    ClaimResult,
     Done,
     Expired,
-    Look,
     Run,
     Settlement,
 )
 
-_CLAIMED = (
-    "id, token, type, payload, attempts, max_attempts, "
-    "CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot, "
-    # In whole milliseconds, as its clock has them.
-    "round((julianday(expires_at) - julianday('now')) * 86400.0, 3)"
-)
 _KEPT_KEY = "idempotency_key = CASE WHEN key_holds = 'window' THEN idempotency_key END"
 LONGEST_LOOK = 0.5
 
 
-class SQLiteEngine(SQLiteAtomic):
+class SQLiteEngine(SQLiteClaiming):
     """Portable statements, one row at a time, inside transactions that take the write lock at their start."""
 
     name = "sqlite"
@@ -48,79 +37,6 @@ class SQLiteEngine(SQLiteAtomic):
         connection.ensure_connection()
         # A transaction that began by reading fails at its first write when anybody wrote meanwhile, without waiting.
         connection.transaction_mode = "IMMEDIATE"  # type: ignore[attr-defined]
-
-    def claim(self, order: ClaimOrder) -> ClaimResult:
-        where, parameters = served(order.queues)
-        with self._writing() as cursor:
-            cursor.execute(
-                f"SELECT {_CLAIMED} FROM django_jobs_job WHERE status = 'ready' AND parked IS NULL "
-                f"AND run_at <= {NOW} AND {not_paused('queue')} {where} ORDER BY priority DESC, run_at, id LIMIT %s",
-                [*parameters, order.limit],
-            )
-            rows = cursor.fetchall()
-            paused = _paused_types(cursor)
-            reasons = {row[0]: _parked_for(row[2], order, paused) for row in rows}
-            away = [(reason, job_id) for job_id, reason in reasons.items() if reason]
-            if away:
-                cursor.executemany("UPDATE django_jobs_job SET parked = %s WHERE id = %s", away)
-            taken = _take(cursor, order, [row for row in rows if not reasons[row[0]]])
-            return ClaimResult(taken, len(away), sum(reason == "type" for reason, _ in away))
-
-    def claim_parked(self, order: ClaimOrder) -> ClaimResult:
-        where, parameters = served(order.queues)
-        known, types = one_of("type", order.types)
-        with self._writing() as cursor:
-            cursor.execute(
-                f"SELECT {_CLAIMED} FROM django_jobs_job WHERE parked IS NOT NULL AND parked IN ('type', 'pause') "
-                f"AND status = 'ready' AND run_at <= {NOW} AND {known} AND {not_paused('type')} "
-                f"AND {not_paused('queue')} {where} ORDER BY priority DESC, run_at, id LIMIT %s",
-                [*types, *parameters, order.limit],
-            )
-            return ClaimResult(_take(cursor, order, cursor.fetchall()), 0, 0)
-
-    def claim_suspect(self, order: ClaimOrder) -> ClaimResult:
-        where, parameters = self._suspects(order.queues, order.types)
-        with self._writing() as cursor:
-            cursor.execute(
-                f"SELECT {_CLAIMED} FROM django_jobs_job WHERE {where} AND run_at <= {NOW} "
-                "ORDER BY losses, run_at, id LIMIT 1",
-                parameters,
-            )
-            return ClaimResult(_take(cursor, order, cursor.fetchall()), 0, 0)
-
-    def suspects_due(self, queues: tuple[str, ...] | None, types: tuple[str, ...], limit: int) -> list[float]:
-        where, parameters = self._suspects(queues, types)
-        with self.connection.cursor() as cursor:
-            cursor.execute(
-                f"SELECT max(0, (julianday(run_at) - julianday('now')) * 86400.0) FROM django_jobs_job WHERE {where} "
-                "ORDER BY run_at, id LIMIT %s",
-                [*parameters, limit],
-            )
-            return [row[0] for row in cursor.fetchall()]
-
-    def _suspects(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> tuple[str, list[str]]:
-        where, parameters = served(queues)
-        known, type_parameters = one_of("type", types)
-        condition = f"parked = 'suspect' AND {known} AND {not_paused('type')} AND {not_paused('queue')} {where}"
-        return condition, [*type_parameters, *parameters]
-
-    def look(self, queues: tuple[str, ...] | None, types: tuple[str, ...]) -> Look:
-        where, parameters = served(queues)
-        known, type_parameters = one_of("type", types)
-        with self.connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT max(0, (julianday(min(run_at)) - julianday('now')) * 86400.0) FROM django_jobs_job "
-                f"WHERE status = 'ready' AND parked IS NULL AND {not_paused('queue')} {where}",
-                parameters,
-            )
-            due_in = cursor.fetchone()[0]
-            cursor.execute(
-                "SELECT EXISTS (SELECT 1 FROM django_jobs_job WHERE parked IS NOT NULL AND parked IN ('type', 'pause') "
-                f"AND status = 'ready' AND run_at <= {NOW} AND {known} AND {not_paused('type')} "
-                f"AND {not_paused('queue')} {where})",
-                [*type_parameters, *parameters],
-            )
-            return Look(due_in, bool(cursor.fetchone()[0]))
 
     def complete(self, done: Sequence[Done]) -> dict[int, str]:
         written = {}
@@ -235,25 +151,3 @@ class SQLiteEngine(SQLiteAtomic):
         except (DatabaseError, sqlite3.Error) as error:
             return None if is_busy(error) else str(error)
         return None
-
-
-def _take(cursor: Any, order: ClaimOrder, rows: list[Any]) -> list[Claimed]:
-    for row in rows:
-        cursor.execute(
-            "UPDATE django_jobs_job SET status = 'running', parked = NULL, token = token + 1, locked_by = %s, "
-            f"locked_until = {LATER.format('%s')}, started_at = COALESCE(started_at, {NOW}), last_started_at = {NOW}, "
-            "idempotency_key = CASE WHEN key_holds = 'waiting' THEN NULL ELSE idempotency_key END WHERE id = %s",
-            [order.locked_by, order.lease, row[0]],
-        )
-    return [Claimed._make([row[0], row[1] + 1, order.locked_by, *row[2:8], read(row[8]), row[9]]) for row in rows]
-
-
-def _paused_types(cursor: Any) -> set[str]:
-    cursor.execute(f"SELECT name FROM django_jobs_pause WHERE kind = 'type' AND {IN_FORCE}", [])
-    return {row[0] for row in cursor.fetchall()}
-
-
-def _parked_for(job_type: str, order: ClaimOrder, paused: set[str]) -> str | None:
-    if job_type not in order.types:
-        return "type"
-    return "pause" if job_type in paused else None

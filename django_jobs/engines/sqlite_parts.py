@@ -10,6 +10,8 @@ from django.utils import timezone
 # The database's clock here is the host's: one host, one file. Six digits, as Django stores them: times compare as text.
 NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
 LATER = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', printf('%%+.3f seconds', {}))"
+# Seconds since 1970, in whole milliseconds as its clock has them.
+EPOCH = "round((julianday({}) - 2440587.5) * 86400.0, 3)"
 IN_FORCE = f"(until IS NULL OR until > {NOW})"
 UNLESS_TAKEN = "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 

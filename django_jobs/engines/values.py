@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -30,15 +31,33 @@ class NewJob:
     slot: datetime | None = None
 
 
+class Lane(NamedTuple):
+    """A priority of a queue, and the place in it from which on its waiting jobs are read.
+
+    `due` is seconds since 1970 by the database's clock, of the job with that `id`.
+    """
+
+    queue: str
+    priority: int
+    due: float
+    id: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOrder:
-    """What a worker asks for. `lease` is seconds; `queues` None means all."""
+    """What a worker asks for. `lease` is seconds; `queues` None means all.
+
+    `lanes` are served in the order given, each from its place on, but for `oldest` of the `limit` jobs: those are due
+    longest of all lanes. Without any given, it is looked which there are, and the higher priorities come first.
+    """
 
     locked_by: str
     lease: float
     limit: int
     queues: tuple[str, ...] | None
     types: tuple[str, ...]
+    lanes: tuple[Lane, ...] | None = None
+    oldest: int = 0
 
 
 class Run(NamedTuple):
@@ -53,7 +72,8 @@ class Claimed(NamedTuple):
     """A claimed job as the worker needs it. `payload` is JSON text, `timeout` seconds.
 
     `idempotency_key` is None unless it stands for this job for ever. `expires_in`: the seconds that were left to start it
-    when it was claimed; an `expired` one is to be cancelled, not run.
+    when it was claimed; an `expired` one is to be cancelled, not run. `due` is seconds since 1970, and `waited` the
+    seconds since then, by the database's clock.
     """
 
     id: int
@@ -67,14 +87,26 @@ class Claimed(NamedTuple):
     timeout: float | None
     slot: datetime | None
     expires_in: float | None = None
+    queue: str = ""
+    priority: int = 0
+    due: float = 0.0
+    waited: float = 0.0
 
     @property
     def run(self) -> Run:
-        return Run(self.id, self.token, self.locked_by)
+        return Run._make(self[:3])
 
     @property
     def expired(self) -> bool:
         return self.expires_in is not None and self.expires_in <= 0
+
+
+def in_order(lanes: Sequence[Lane] | None) -> Callable[[Claimed], tuple[float, ...]]:
+    """Return the key by which the jobs of a claim are started: lane by lane, and in each those due first."""
+    if lanes is None or len(lanes) == 1:
+        return lambda claimed: (-claimed.priority, claimed.due, claimed.id)
+    places = {(lane.queue, lane.priority): place for place, lane in enumerate(lanes)}
+    return lambda claimed: (places.get((claimed.queue, claimed.priority), len(places)), claimed.due, claimed.id)
 
 
 class ClaimResult(NamedTuple):
@@ -86,10 +118,15 @@ class ClaimResult(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a look without locks found: seconds until the next job is due (0 = now), and parked jobs to be had."""
+    """What a look without locks found: seconds until the next job is due (0 = now), and parked jobs to be had.
+
+    `lanes` are all in which a job waits, each at its first one; `now` is the time of the look, as the lanes have it.
+    """
 
     due_in: float | None
     parked: bool
+    lanes: tuple[Lane, ...] = ()
+    now: float = 0.0
 
 
 # Of the losses in a row that are allowed, so many at the end are those of a run alone, whatever caused them.

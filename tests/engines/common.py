@@ -10,7 +10,7 @@ import pytest
 from django.db import connections
 
 from django_jobs.engines.base import Engine
-from django_jobs.engines.values import Claimed, ClaimOrder, Run, Settlement
+from django_jobs.engines.values import Claimed, ClaimOrder, Lane, Run, Settlement
 from django_jobs.models import Job
 from tests.app.jobs import nothing
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TYPES = (nothing.name,)
 WORKER = "a1b2:1"
+# Named, a claim is one statement, which need not look for them.
+LANES = (Lane("default", 0, 0.0, 0),)
 
 # In a transaction of the test's own, or committed for others to see.
 alone = pytest.mark.django_db(databases="__all__")
@@ -36,8 +38,12 @@ def order(
     queues: tuple[str, ...] | None = None,
     types: tuple[str, ...] = TYPES,
     lease: float = 30.0,
+    lanes: tuple[Lane, ...] | None = None,
+    oldest: int = 0,
 ) -> ClaimOrder:
-    return ClaimOrder(locked_by=locked_by, lease=lease, limit=limit, queues=queues, types=types)
+    return ClaimOrder(
+        locked_by=locked_by, lease=lease, limit=limit, queues=queues, types=types, lanes=lanes, oldest=oldest
+    )
 
 
 def claim(engine: Engine, limit: int = 1, **options: Any) -> list[Claimed]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from django_jobs.engines.values import Claimed, ClaimResult, released
 from django_jobs.models import Job
 from tests.app.jobs import leave_effect, nothing
@@ -117,7 +119,10 @@ def test_a_claim_writes_a_lease_and_returns_what_the_worker_needs(engine: Engine
     before, start = row(engine, made.pk), clock(engine)
     (claimed,) = claim(engine, 1, lease=40)
     end = clock(engine)
-    assert claimed._replace(payload="") == Claimed(made.pk, 1, WORKER, nothing.name, "", 1, 3, "k", 7.0, T0)
+    given = Claimed(made.pk, 1, WORKER, nothing.name, "", 1, 3, "k", 7.0, T0, None, "default", 2)
+    assert claimed._replace(payload="", due=0.0, waited=0.0) == given
+    assert claimed.due == pytest.approx(before["run_at"].timestamp(), abs=0.001)
+    assert 0 <= claimed.waited <= (end - before["run_at"]).total_seconds()
     assert claimed.payload.replace(" ", "") == '{"args":[5],"kwargs":{}}'
     after = row(engine, made.pk)
     started = after["last_started_at"]

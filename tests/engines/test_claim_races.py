@@ -13,6 +13,7 @@ from psycopg.errors import SerializationFailure
 from django_jobs.engines.values import ClaimResult, released
 from tests.app.jobs import nothing
 from tests.engines.common import (
+    LANES,
     TYPES,
     beside_others,
     claim,
@@ -76,7 +77,7 @@ def test_a_job_that_another_worker_took_between_snapshot_and_lock_is_not_taken_t
 ) -> None:
     first, second = ids(enqueue(2))
     close_gate(engine)
-    late = gate.start(lambda: claim(engine, 1, locked_by="late:1"))
+    late = gate.start(lambda: claim(engine, 1, locked_by="late:1", lanes=LANES))
     wait_for_blocked()
     assert ids(claim(engine, 1)) == [first]
     open_gate(engine)
@@ -91,7 +92,7 @@ def test_a_job_that_was_taken_and_given_back_between_snapshot_and_lock_is_taken_
 ) -> None:
     (made,) = ids(enqueue(1))
     close_gate(engine)
-    late = gate.start(lambda: claim(engine, 1, locked_by="late:1"))
+    late = gate.start(lambda: claim(engine, 1, locked_by="late:1", lanes=LANES))
     wait_for_blocked()
     engine.settle([released(claim_one(engine))], max_uncounted=10)
     open_gate(engine)
@@ -103,7 +104,7 @@ def test_a_job_that_was_taken_and_given_back_between_snapshot_and_lock_is_taken_
 def test_a_job_that_was_put_off_between_snapshot_and_lock_is_not_taken(engine: Engine, gate: Session) -> None:
     (made,) = ids(enqueue(1))
     close_gate(engine)
-    late = gate.start(lambda: engine.claim(order()))
+    late = gate.start(lambda: engine.claim(order(lanes=LANES)))
     wait_for_blocked()
     sql(engine, "UPDATE django_jobs_job SET run_at = clock_timestamp() + interval '1 hour' WHERE id = %s", made)
     open_gate(engine)
@@ -210,7 +211,7 @@ def test_a_claim_is_read_committed_whatever_the_project_chose(engine: Engine, ga
     gate.do(lambda: engine.prepare(10))
     assert gate.do(lambda: isolation(engine)) == ["read committed"] * 2
     close_gate(engine)
-    late = gate.start(lambda: claim(engine, 1))
+    late = gate.start(lambda: claim(engine, 1, lanes=LANES))
     wait_for_blocked()
     assert ids(claim(engine, 1)) == [first]
     open_gate(engine)
@@ -222,7 +223,7 @@ def test_without_it_a_claim_of_such_a_project_fails_when_another_was_faster(engi
     enqueue(2)
     repeatable_read(engine, gate, "database")
     close_gate(engine)
-    late = gate.start(lambda: claim(engine, 1))
+    late = gate.start(lambda: claim(engine, 1, lanes=LANES))
     wait_for_blocked()
     claim(engine, 1)
     open_gate(engine)

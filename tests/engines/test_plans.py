@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import connections, transaction
 
 from django_jobs import resume
-from django_jobs.engines.values import Done, Run
+from django_jobs.engines.values import Done, Lane, Run
 from tests.app.jobs import report
 from tests.engines.common import TYPES, beside_others, on_postgresql, order, settled
 from tests.plans import explained
@@ -90,11 +91,25 @@ def indexes(nodes: list[dict[str, Any]]) -> set[str]:
     return {node["Index Name"] for node in nodes if "Index Name" in node}
 
 
+LANES = tuple(Lane(f"q{queue}", priority, 0.0, 0) for queue in range(3) for priority in reversed(range(5)))
+SHUT = (*LANES, *(Lane("shut", priority, 0.0, 0) for priority in reversed(range(5))))
+# A thousand seconds of what was claimed are left out.
+PLACED = tuple(lane._replace(due=time.time() - 1000.0) for lane in LANES)
 HOT: dict[str, tuple[Callable[[Engine, list[Run]], Any], set[str], int]] = {
-    "claim": (lambda engine, runs: engine.claim(order(20)), {"django_jobs_claim"}, 80),
-    "claim of one": (lambda engine, runs: engine.claim(order(1)), {"django_jobs_claim"}, 40),
-    "claim of a queue": (lambda engine, runs: engine.claim(order(20, queues=("q1",))), {"django_jobs_claim"}, 80),
-    "claim of unknown types": (lambda engine, runs: engine.claim(order(20, types=())), {"django_jobs_claim"}, 80),
+    "claim": (lambda engine, runs: engine.claim(order(20, lanes=LANES)), {"django_jobs_claim"}, 60),
+    "claim of one": (lambda engine, runs: engine.claim(order(1, lanes=LANES)), {"django_jobs_claim"}, 10),
+    "claim of the oldest": (
+        lambda engine, runs: engine.claim(order(20, lanes=LANES, oldest=5)),
+        {"django_jobs_claim"},
+        150,
+    ),
+    "claim from a place on": (lambda engine, runs: engine.claim(order(20, lanes=PLACED)), {"django_jobs_claim"}, 60),
+    "claim of unknown types": (
+        lambda engine, runs: engine.claim(order(20, types=(), lanes=LANES)),
+        {"django_jobs_claim"},
+        60,
+    ),
+    "next_due": (lambda engine, runs: engine.next_due(LANES), {"django_jobs_claim"}, 20),
     "claim_parked": (lambda engine, runs: engine.claim_parked(order(20)), {"django_jobs_parked"}, 80),
     "claim_suspect": (lambda engine, runs: engine.claim_suspect(order()), {"django_jobs_suspects"}, 220),
     "suspects_due": (lambda engine, runs: engine.suspects_due(None, TYPES, 2), {"django_jobs_suspects"}, 20),
@@ -116,7 +131,7 @@ HOT: dict[str, tuple[Callable[[Engine, list[Run]], Any], set[str], int]] = {
 
 KNOWN = (report.name, *TYPES)
 PARKED: dict[str, tuple[Callable[[Engine], Any], int]] = {
-    "claim": (lambda engine: engine.claim(order(20, types=KNOWN)), 100),
+    "claim": (lambda engine: engine.claim(order(20, types=KNOWN, lanes=SHUT, oldest=5)), 150),
     "claim_parked": (lambda engine: engine.claim_parked(order(20, types=KNOWN)), 80),
     "claim_parked of what is paused": (
         lambda engine: engine.claim_parked(order(20, types=KNOWN, queues=("shut",))),

@@ -21,6 +21,8 @@ UPDATE django_jobs_job
          ORDER BY losses, run_at, id
          LIMIT least(%(limit)s::bigint, 1)
            FOR UPDATE SKIP LOCKED))
-RETURNING priority, run_at, parked, id, token, type, payload::text, attempts, max_attempts,
+RETURNING parked, id, token, locked_by, type, payload::text, attempts, max_attempts,
           CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot,
-          extract(epoch FROM expires_at - statement_timestamp())::float8
+          extract(epoch FROM expires_at - statement_timestamp())::float8,
+          queue, priority, date_part('epoch', run_at),
+          date_part('epoch', statement_timestamp()) - date_part('epoch', run_at)
