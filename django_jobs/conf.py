@@ -72,6 +72,12 @@ def _memory(value: Any) -> int | None:
     return value
 
 
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.01 <= value <= 1:
+        raise ValueError("give a share from 0.01 to 1, as 0.25 for every fourth job")
+    return float(value)
+
+
 def _queues(value: Any) -> tuple[str, ...] | None:
     if value is None:
         return None
@@ -117,6 +123,7 @@ class Conf:
     drain: float = _setting(60.0, _duration)
     max_jobs_per_process: int | None = _setting(None, _whole_or_none)
     max_process_memory: int | None = _setting(None, _memory)
+    oldest_share: float = _setting(0.25, _share)
     solo_processes: int = _setting(1, worker_count)
     solo_memory: int | None = _setting(None, _memory)
     atomic_idle: float = _setting(60.0, _duration)

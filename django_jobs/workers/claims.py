@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from django_jobs import log
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
-from django_jobs.engines.values import ClaimOrder, ClaimResult
+from django_jobs.engines.values import ClaimOrder, ClaimResult, Lane
 from django_jobs.queue import rescue
 from django_jobs.workers.executor import Assigned, Executor
+from django_jobs.workers.lanes import Lanes
 from django_jobs.workers.limits import Limits
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
@@ -22,6 +23,9 @@ LARGEST_CLAIM = 500
 CONTENDED_SECONDS = 0.02
 PARKED_SECONDS = 1.0
 LOST_CHECK_SECONDS = 1.0
+# Every lane is looked at from its beginning once in so many seconds, or in so many times what that takes.
+LOOK_SECONDS = 0.9
+LOOK_SHARE = 20
 
 
 class Claimer:
@@ -52,6 +56,8 @@ class Claimer:
         # How many rows the last claim met of which none was of a type known here.
         self._strangers = 0
         self._looked_idle = False
+        self._lanes = Lanes(plan.settings.oldest_share)
+        self._look_at = 0.0
         self._due_in: float | None = None
         self._idle_until = 0.0
         self._parked_waiting = False
@@ -95,14 +101,14 @@ class Claimer:
         if self.idle:
             return self._idle_until - time.monotonic()
         news = self.news
-        # While idle a look comes first: it is all that an idle worker sends.
-        if self._looked_idle and not self._look():
+        # Idle, a look is all that is sent.
+        if (self._looked_idle or self._may_look()) and not self._is_due():
             return self._rest(news)
         self._looked_idle = False
         if self._claim(wanted):
             self._fruitless = 0
             return 0.0
-        return self._contended() if self._look() else self._rest(news)
+        return self._contended() if self._is_due() else self._rest(news)
 
     def refill_at(self) -> int:
         """Return how many jobs in hand are few enough for another claim."""
@@ -127,9 +133,14 @@ class Claimer:
             if self._assign(self._send(self._engine.claim_parked, wanted), wanted):
                 return True
             self._parked_waiting, self._parked_checked_at = False, time.monotonic()
+        if not self._lanes:
+            return False
         # Where there is nothing but types unknown here, they are parked by ever larger claims.
         limit = min(max(wanted, 2 * self._strangers), self._room())
-        return self._assign(self._send(self._engine.claim, limit), wanted)
+        oldest = self._lanes.oldest_of(limit)
+        found = self._send(self._engine.claim, limit, self._lanes.in_turn(), oldest)
+        self._lanes.claimed(found.jobs, oldest)
+        return self._assign(found, wanted)
 
     def _is_turn_of_parked(self) -> bool:
         """Jobs that others parked take turns with the rest; when none are known, they are tried once a second."""
@@ -138,7 +149,13 @@ class Claimer:
         self._parked_turn = self._parked_waiting and not self._parked_turn
         return self._parked_turn
 
-    def _send(self, claim: Callable[[ClaimOrder], ClaimResult], wanted: int) -> ClaimResult:
+    def _send(
+        self,
+        claim: Callable[[ClaimOrder], ClaimResult],
+        wanted: int,
+        lanes: tuple[Lane, ...] | None = None,
+        oldest: int = 0,
+    ) -> ClaimResult:
         self._number += 1
         order = ClaimOrder(
             locked_by=f"{self._incarnation}:{self._number}",
@@ -146,6 +163,8 @@ class Claimer:
             limit=wanted,
             queues=self._plan.queues,
             types=self._plan.types,
+            lanes=lanes,
+            oldest=oldest,
         )
         self._sent_at = time.monotonic()
         try:
@@ -180,12 +199,27 @@ class Claimer:
             log.types_parked(self._parked_unsaid)
             self._parked_unsaid, self._parked_said_at = 0, now
 
+    def _may_look(self) -> bool:
+        """Whether the next look from the beginning of each lane may be made: it may have to read what is long claimed."""
+        return time.monotonic() >= self._look_at
+
     def _look(self) -> bool:
         """Look without locks; return whether a claim is worth while."""
+        begun = time.monotonic()
         found = self._engine.look(self._plan.queues, self._plan.types)
+        took = time.monotonic() - begun
+        self._look_at = begun + max(min(LOOK_SECONDS, self._plan.settings.poll_interval), LOOK_SHARE * took)
+        self._lanes.look(found)
         self._parked_waiting, self._parked_checked_at = found.parked, time.monotonic()
         self._due_in = found.due_in
         return found.parked or found.due_in == 0
+
+    def _is_due(self) -> bool:
+        """Tell whether something is due: by a look at all there is, if that may be, else in the lanes that are known."""
+        if self._may_look():
+            return self._look()
+        self._due_in = self._engine.next_due(self._lanes.in_turn()) if self._lanes else None
+        return self._due_in == 0
 
     def _rest(self, news: int) -> float:
         self._fruitless = 0

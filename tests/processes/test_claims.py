@@ -58,9 +58,11 @@ def test_a_claim_that_commits_late_is_given_back_too(engine: Engine, monkeypatch
     monkeypatch.setattr(claims, "LOST_CHECK_SECONDS", 0.0)
     real = engine.claim
     monkeypatch.setattr(engine, "claim", lambda order: (_ for _ in ()).throw(OperationalError("reset")))
+    made = nothing.enqueue()
     with pytest.raises(OperationalError):
         worker._claimer.step()
     monkeypatch.setattr(engine, "claim", real)
+    Job.objects.using(engine.alias).filter(pk=made.pk).delete()
     worker._claimer.step()
     (unanswered,) = worker._claimer._unanswered
     late = claimed(engine, 2, unanswered)  # the server has only now come to it
@@ -212,7 +214,7 @@ def test_what_was_claimed_ahead_goes_back_when_all_threads_are_busy_for_long(eng
 def test_an_idle_worker_only_looks(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     claimer = Tables(engine).worker()._claimer
     asked: list[str] = []
-    for name in ("claim", "claim_parked", "look"):
+    for name in ("claim", "claim_parked", "look", "next_due"):
         monkeypatch.setattr(engine, name, _noting(asked, name, getattr(engine, name)))
     assert claimer.step() > 0
     assert asked[-1] == "look"
@@ -221,13 +223,21 @@ def test_an_idle_worker_only_looks(engine: Engine, monkeypatch: pytest.MonkeyPat
         assert claimer.step() > 0  # it rests
     assert asked == []
     for _ in range(5):
-        claimer._idle_until = 0.0
+        claimer._idle_until = claimer._look_at = 0.0
         assert claimer.step() > 0
     assert asked == ["look"] * 5
     nothing.enqueue()
-    claimer._idle_until = 0.0
+    claimer._idle_until = claimer._look_at = 0.0
     assert claimer.step() == 0
     assert asked[5:7] == ["look", "claim"]
+    # Where it looked a moment ago, it looks only from where it was in the lanes it knows.
+    asked.clear()
+    while claimer.step() == 0:
+        pass
+    claimer._idle_until = 0.0
+    asked.clear()
+    assert claimer.step() > 0
+    assert asked[0] == "next_due"  # in SQLite that is a look as well
 
 
 def _noting(asked: list[str], name: str, real: Any) -> Any:
