@@ -192,9 +192,11 @@ def _by_run(texts: Iterable[tuple[Run, str]]) -> str:
     return "{" + ",".join(f'"{run.id}:{run.token}":{text}' for run, text in texts) + "}"
 
 
-def _fences(runs: Sequence[Run]) -> dict[str, list[Any]]:
-    return {
-        "ids": [run.id for run in runs],
-        "tokens": [run.token for run in runs],
-        "holders": [run.locked_by for run in runs],
-    }
+def _fences(runs: Sequence[Run]) -> dict[str, Any]:
+    ids, tokens, holders = zip(*runs, strict=True) if runs else ((), (), ())
+    return {"ids": _array(ids), "tokens": _array(tokens), "holders": [*holders]}
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """Return numbers as the text of an array, for which the driver takes 1 us each."""
+    return "{" + ",".join(map(str, numbers)) + "}"

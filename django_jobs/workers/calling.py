@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import lru_cache
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -14,6 +15,8 @@ from django_jobs.registry import JobType
 from django_jobs.workers.coroutines import run_async
 from django_jobs.workers.deadlines import Watch
 
+_is_async = lru_cache(maxsize=None)(iscoroutinefunction)
+
 
 def call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) -> Any:
     content = json.loads(claimed.payload)
@@ -21,7 +24,7 @@ def call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) ->
     pid = os.getpid()
     token = current.set(context)
     try:
-        if iscoroutinefunction(job_type.function):
+        if _is_async(job_type.function):
             watch.expect_task()
             return run_async(job_type.function, arguments, content["kwargs"], watch.begin_task)
         return job_type.function(*arguments, **content["kwargs"])

@@ -181,8 +181,9 @@ class Claimer:
             self.claimed += len(result.jobs)
             self._region.set_phase(Phase.BUSY)
             assigned = [Assigned(self._free.popleft(), claimed, self._sent_at) for claimed in result.jobs]
+            now = time.monotonic()
             for item in assigned:
-                self._region.take(item.seat, item.claimed.id, item.claimed.token, self._number)
+                self._region.take(item.seat, item.claimed.id, item.claimed.token, self._number, now)
             self._recent_types = {claimed.type for claimed in result.jobs}
             self.given_at = time.monotonic()
             for item in assigned[:wanted]:

@@ -121,7 +121,7 @@ class Executor:
             self._region.mark(assigned.seat, State.RETURNED)
             self._writer.put(ended)
             self._taken[index] += 1
-            if self.in_hand <= self.wake_at:
+            if self.wake_at >= 0 and self.in_hand <= self.wake_at:
                 self._ring()
 
     def _run(self, runner: Runner, assigned: Assigned, index: int) -> Ended:

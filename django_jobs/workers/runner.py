@@ -25,6 +25,7 @@ from django_jobs.workers.connections import (
     answer_timeout,
     discard_all,
     discard_open_transactions,
+    opened,
 )
 from django_jobs.workers.connections import watch as watch_connections
 from django_jobs.workers.deadlines import Watch
@@ -82,8 +83,12 @@ class Runner:
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
     ) -> tuple[Done | Settlement, bool]:
         """Call the function; return how the run ended, and whether by an error."""
-        with limited(self._settings.solo_memory):
-            called = watch.call(lambda: call(job_type, claimed, context, watch))
+        function = partial(call, job_type, claimed, context, watch)
+        if self._settings.solo_memory is None:
+            called = watch.call(function)
+        else:
+            with limited(self._settings.solo_memory):
+                called = watch.call(function)
         error, called.error = called.error, None
         if error is None:
             return self._verdict.returned(claimed, job_type, called.value, started), False
@@ -122,8 +127,8 @@ class Runner:
 
     def _check_connections(self, now: float) -> None:
         idle = now - self._used_at > IDLE_BEFORE_CHECK
-        for connection in connections.all(initialized_only=True):
-            if connection.connection is not None and (idle or connection.errors_occurred or may_be_dead(connection)):
+        for connection in opened():
+            if idle or connection.errors_occurred or may_be_dead(connection):
                 with guarded(connection.alias, answer_timeout(self._settings.lease)):
                     connection.close_if_unusable_or_obsolete()
                     if connection.connection is not None and not connection.is_usable():

@@ -85,9 +85,9 @@ class Region:
 
     # The child writes.
 
-    def take(self, index: int, job_id: int, token: int, claim: int) -> None:
-        """Fill a free seat; it counts from the moment its state byte is written."""
-        now = time.monotonic()
+    def take(self, index: int, job_id: int, token: int, claim: int, now: float | None = None) -> None:
+        """Fill a free seat, claimed `now`; it counts from the moment its state byte is written."""
+        now = time.monotonic() if now is None else now
         at = self._seats + index * _RECORD_SIZE
         _RECORD.pack_into(self._memory, at, job_id, token, claim, now, _check(job_id, token, claim))
         self._memory[at + _STATE] = State.CLAIMED

@@ -54,6 +54,8 @@ class Verdict:
         self._label = label
 
     def returned(self, claimed: Claimed, job_type: JobType, value: Any, started: float) -> Done | Settlement:
+        if value is None:
+            return Done(claimed.run, None)
         if isinstance(value, Outcome):
             return self._outcome(claimed, job_type, value, started)
         if isinstance(value, type) and issubclass(value, Outcome):

@@ -162,7 +162,7 @@ class Writer:
             batch = [self._ended.get(timeout=PROGRESS_SECONDS if self._reports or self._aside else IDLE_SECONDS)]
         except Empty:
             return []
-        if self._busy() and not self._finish.is_set():
+        if self._busy() and not self._finish.is_set() and self._ended.qsize() < BATCH:
             self._hurry.wait(GATHER_SECONDS)
         self._hurry.clear()
         try:
@@ -197,7 +197,8 @@ class Writer:
 
     def _free(self, part: Part) -> None:
         for item in part:
-            self._reports.drop(item.claimed.run)
+            if self._reports:
+                self._reports.drop(item.claimed.run)
             self._weigh(-ended.characters(item))
             self._region.mark(item.seat, State.FREE)
         self._freed([item.seat for item in part])

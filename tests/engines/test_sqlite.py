@@ -15,7 +15,7 @@ from django_jobs import StateConflict
 from django_jobs.engines import engine as engine_of
 from django_jobs.engines.values import Done, Run
 from tests.acts import Ran
-from tests.engines.common import alone, beside_others, claim, enqueue, ids, on_sqlite, row, running, settled
+from tests.engines.common import LANES, alone, beside_others, claim, enqueue, ids, on_sqlite, row, running, settled
 from tests.threads import session
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_a_prepared_connection_takes_the_write_lock_when_a_transaction_begins(
 
 
 WRITES: dict[str, Callable[[Engine, Run], Any]] = {
-    "claim": lambda engine, run: claim(engine),
+    "claim": lambda engine, run: claim(engine, lanes=LANES),
     "complete": lambda engine, run: engine.complete([Done(run, None)]),
     "settle": lambda engine, run: engine.settle([settled(run)], 10),
     "extend": lambda engine, run: engine.extend([run], 30),
