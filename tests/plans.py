@@ -10,7 +10,7 @@ from typing import Any
 def explained(statement: str, parameters: Any, context: Any) -> list[dict[str, Any]]:
     """Run a statement under EXPLAIN ANALYZE, from an execute wrapper of Django's; return every node of its plan."""
     cursor = context["cursor"].cursor
-    cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+    cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", parameters)
     (found,) = cursor.fetchone()
     (plan,) = json.loads(found) if isinstance(found, str) else found
     return list(_nodes(plan["Plan"]))

@@ -13,13 +13,14 @@ from django.db import connections, transaction
 
 from django_jobs import resume
 from django_jobs.engines.values import Done, Lane, Run
+from django_jobs.workers.lanes import Lanes
 from tests.app.jobs import report
-from tests.engines.common import TYPES, beside_others, on_postgresql, order, settled
+from tests.engines.common import TYPES, beside_others, on_postgresql, order, settled, sql
 from tests.plans import explained
 from tests.threads import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from django_jobs.engines.base import Engine
     from tests.threads import Session
@@ -206,3 +207,56 @@ def test_the_end_of_a_pause_writes_no_job_and_200000_of_its_jobs_are_claimed_by_
     nodes = worker.do(partial(plans, engine, lambda: engine.claim_parked(order(20, types=(report.name,)))))
     assert 0 < read(nodes) <= 80
     assert worker.do(lambda: len(engine.claim_parked(order(20, types=(report.name,))).jobs)) == 20
+
+
+BACKLOG = """
+INSERT INTO django_jobs_job (type, queue, priority, payload, run_at)
+SELECT 'tests.app.jobs.nothing', 'default', n %% 2, '{"args": [], "kwargs": {}}',
+       statement_timestamp() - n * interval '1 millisecond'
+  FROM generate_series(1, %s) n
+"""
+TWO = (Lane("default", 1, 0.0, 0), Lane("default", 0, 0.0, 0))
+CLAIMS: dict[str, Callable[[Engine], Any]] = {
+    "claim": lambda engine: engine.claim(order(100, lanes=TWO, oldest=25)),
+    "claim of one": lambda engine: engine.claim(order(1, lanes=TWO)),
+    "look": lambda engine: engine.look(None, TYPES),
+    "next_due": lambda engine: engine.next_due(TWO),
+}
+
+
+@pytest.mark.parametrize("waiting", [10, 1_000_000])
+def test_a_claim_reads_the_index_and_sorts_no_backlog_whether_10_wait_or_a_million(
+    engine: Engine, worker: Session, waiting: int
+) -> None:
+    worker.sql(FINISHED)
+    worker.sql(BACKLOG, waiting)
+    worker.sql("ANALYZE django_jobs_job")
+    for name, call in CLAIMS.items():
+        nodes = worker.do(partial(plans, engine, partial(call, engine)))
+        scans = {n["Node Type"] for n in nodes if n.get("Relation Name") == "django_jobs_job"}
+        assert not scans & {"Seq Scan", "Bitmap Heap Scan"}, (name, scans)
+        assert "django_jobs_claim" in indexes(nodes), name
+        assert read(nodes) <= 700, name
+        assert max((n["Actual Rows"] for n in nodes if "Sort" in n["Node Type"]), default=0) <= 50, name
+
+
+def test_an_old_snapshot_makes_no_claim_read_again_what_was_claimed(engine: Engine) -> None:
+    sql(engine, BACKLOG, 20_000)
+    lanes = Lanes(0.25)
+    with session(engine.alias) as other:
+        other.sql("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        other.sql("SELECT 1 FROM django_jobs_job LIMIT 1")
+        lanes.look(engine.look(None, TYPES))
+        while found := engine.claim(order(500, lanes=lanes.in_turn(), oldest=lanes.oldest_of(500))).jobs:
+            lanes.claimed(found, lanes.oldest_of(500))
+        sql(engine, BACKLOG.replace("'1 millisecond'", "'1 microsecond'"), 10)
+        from_the_beginning = blocks(engine, TWO)
+        from_its_place = blocks(engine, lanes.in_turn())
+    assert from_the_beginning > 400
+    assert from_its_place < from_the_beginning / 4
+
+
+def blocks(engine: Engine, lanes: Sequence[Lane]) -> int:
+    """Return how many pages a claim of one job touches."""
+    nodes = plans(engine, lambda: engine.claim(order(1, lanes=tuple(lanes))))
+    return int(nodes[0]["Shared Hit Blocks"] + nodes[0]["Shared Read Blocks"])
