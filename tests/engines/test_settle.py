@@ -338,3 +338,16 @@ def test_ends_that_count_nothing_are_not_bounded(engine: Engine) -> None:
     for _ in range(5):
         assert engine.settle([settled(run)], max_uncounted=2) == {run.id: "ready"}
         run = claim_one(engine)
+
+
+@alone
+def test_each_job_of_a_batch_gets_its_own_result(engine: Engine) -> None:
+    first, none, third, again = runs = running(engine, 4)
+    later = again._replace(token=2, locked_by="w2:1")
+    alter(engine, again.id, token=2, locked_by="w2:1")
+    results = ['{"a": 1}', None, '"text"', '"of the run before"', None]
+    # Two runs of one job, of which the first has lost it: neither gets what the other one returned.
+    written = engine.complete([Done(run, result) for run, result in zip([*runs, later], results, strict=True)])
+    assert written == dict.fromkeys([run.id for run in runs], "done")
+    stored = {run.id: row(engine, run.id)["result"] for run in runs}
+    assert stored == {first.id: {"a": 1}, none.id: None, third.id: "text", again.id: None}
