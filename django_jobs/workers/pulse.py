@@ -20,6 +20,8 @@ from django_jobs.workers.worker import register
 # A claim that its process has not started for so long, because something holds the interpreter, goes back.
 UNSTARTED_SECONDS = 10.0
 CHUNK = 1000
+# Of more runs than these in one process most are over before their leases are half used.
+FEW = 100
 
 
 class Pulse:
@@ -36,7 +38,7 @@ class Pulse:
         for child in children:
             seats = self._seats_of(child)
             taken_back = self._take_back_unstarted(child, seats)
-            self._extend(child, [seat for seat in seats if child.run(seat) not in taken_back])
+            self._extend(child, [seat for seat in self._old(seats) if child.run(seat) not in taken_back])
             unstarted += taken_back
         self._seats.beat(sent_at)
         self._keep_rows(children)
@@ -56,6 +58,14 @@ class Pulse:
         seats = [seat for seat in self._seats.regions[child.index].seats() if not seat.torn]
         # Asked afterwards: the region may have been cleared meanwhile, and given to another child.
         return seats if child in self._living() else []
+
+    def _old(self, seats: list[Seat]) -> list[Seat]:
+        """Return those whose leases are to be extended: of many, only what was not claimed a moment ago."""
+        if len(seats) <= FEW:
+            return seats
+        # Half an interval, so that what is left out now is extended a whole interval later with much of its lease left.
+        young = time.monotonic() - self._plan.settings.heartbeat / 2
+        return [seat for seat in seats if seat.claimed_at <= young]
 
     def _take_back_unstarted(self, child: Child, seats: list[Seat]) -> set[Run]:
         region = self._seats.regions[child.index]

@@ -15,7 +15,7 @@ import time
 from enum import IntEnum
 from typing import NamedTuple
 
-SEATS = 1024
+SEATS = 2048
 _RECORD = struct.Struct("@qqqdq")  # job id, token, claim number, claimed at, check
 _RECORD_SIZE = 48  # the record, and its state in the byte behind it
 _STATE = _RECORD.size

@@ -16,7 +16,7 @@ from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers import claims
 from django_jobs.workers.executor import Assigned
 from django_jobs.workers.runner import Runner
-from django_jobs.workers.seats import Phase
+from django_jobs.workers.seats import SEATS, Phase
 from django_jobs.workers.worker import Worker
 from tests.app.jobs import leave_effect, nothing
 from tests.app.models import Effect
@@ -207,7 +207,7 @@ def test_what_was_claimed_ahead_goes_back_when_all_threads_are_busy_for_long(eng
     worker._writer.start()
     worker._writer.finish()
     assert {job.status for job in Job.objects.using(engine.alias).all()} == {"ready"}
-    assert (tables.region.seats(), len(worker._free)) == ([], 1024)
+    assert (tables.region.seats(), len(worker._free)) == ([], SEATS)
     assert worker._claimer._wanted() == 2, "what was measured did not hold: no more than the threads"
 
 

@@ -21,6 +21,7 @@ from django_jobs.workers.ended import Ended
 from django_jobs.workers.executor import Assigned
 from django_jobs.workers.fallen import Child, Fallen
 from django_jobs.workers.heart import Heart
+from django_jobs.workers.pulse import FEW
 from django_jobs.workers.runner import Runner
 from django_jobs.workers.seats import State
 from tests.app.jobs import leave_effect
@@ -216,6 +217,22 @@ def test_only_what_is_in_a_seat_is_kept_alive(engine: Engine) -> None:
     kept = rows.filter(locked_until__gt=Now() + timedelta(seconds=20)).values_list("pk", flat=True)
     assert sorted(kept) == [job.id for job in jobs[:3]]
     assert before <= tables.map.last_beat <= time.monotonic()
+
+
+@pytest.mark.parametrize(("count", "young"), [(FEW, True), (FEW + 1, False)])
+def test_of_many_runs_only_those_that_were_not_claimed_a_moment_ago_cost_a_heartbeat(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, count: int, young: bool
+) -> None:
+    tables = Tables(engine)
+    jobs = tables.claimed(count)
+    tables.seat(jobs)
+    interval = tables.plan.settings.heartbeat
+    tables.region.take(0, jobs[0].id, jobs[0].token, 1, time.monotonic() - 0.6 * interval)
+    extended: list[Run] = []
+    real = engine.extend
+    monkeypatch.setattr(engine, "extend", lambda runs, lease: extended.extend(runs) or real(runs, lease))
+    tables.pulse.beat()
+    assert sorted(extended) == sorted(job.run for job in (jobs if young else jobs[:1]))
 
 
 def test_a_run_that_has_committed_its_own_end_has_lost_no_lease(
