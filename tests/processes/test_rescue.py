@@ -230,7 +230,12 @@ def test_of_many_runs_only_those_that_were_not_claimed_a_moment_ago_cost_a_heart
     tables.region.take(0, jobs[0].id, jobs[0].token, 1, time.monotonic() - 0.6 * interval)
     extended: list[Run] = []
     real = engine.extend
-    monkeypatch.setattr(engine, "extend", lambda runs, lease: extended.extend(runs) or real(runs, lease))
+
+    def extend(runs: list[Run], lease: float) -> dict[int, bool]:
+        extended.extend(runs)
+        return real(runs, lease)
+
+    monkeypatch.setattr(engine, "extend", extend)
     tables.pulse.beat()
     assert sorted(extended) == sorted(job.run for job in (jobs if young else jobs[:1]))
 
