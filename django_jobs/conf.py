@@ -135,6 +135,7 @@ class Conf:
     max_uncounted: int = _setting(10, _losses)
     idempotency_window: float = _setting(86_400.0, _duration)
     effect_window: float = _setting(2_592_000.0, _duration)
+    stats_for: float = _setting(2_592_000.0, _duration)
     max_payload_bytes: int = _setting(MIB, _whole)
     max_result_bytes: int = _setting(MIB, _whole)
 

@@ -3,6 +3,7 @@ from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
 from django_jobs.models.schedule import Schedule, ScheduleQuerySet
 from django_jobs.models.schedule_state import ScheduleState
+from django_jobs.models.stat import Stat
 from django_jobs.models.worker import Worker
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "Schedule",
     "ScheduleQuerySet",
     "ScheduleState",
+    "Stat",
     "Worker",
 ]

@@ -1,4 +1,4 @@
-"""The latest progress that each run reported, until it is stored."""
+"""What is written beside outcomes: the latest progress that each run reported, and what was counted."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from django.db import InterfaceError, OperationalError
 from django_jobs import log
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Run
+from django_jobs.workers.tally import Tallies
 
 
 class Reports:
     """Handlers' threads keep reports, one thread stores them."""
 
-    def __init__(self) -> None:
+    def __init__(self, incarnation: str) -> None:
         self._latest: dict[Run, str] = {}
+        self.tallies = Tallies(incarnation)
 
     def __bool__(self) -> bool:
         return bool(self._latest)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to be written that is not written with outcomes."""
+        return bool(self._latest) or self.tallies.due
 
     def keep(self, run: Run, progress: str) -> None:
         self._latest[run] = progress

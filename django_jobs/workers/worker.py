@@ -66,6 +66,7 @@ class Worker:
             settings.max_uncounted,
             settings.lease,
             self._is_to_blame_for,
+            incarnation,
         )
         label = f"{socket.gethostname()}:{os.getpid()}"
         self._pace = Pace(settings.threads)

@@ -18,6 +18,7 @@ from django_jobs.workers.aside import Aside, parted
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process, end_process_on_error
+from django_jobs.workers.load import Load
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.reports import Reports
 from django_jobs.workers.seats import Region, State
@@ -29,8 +30,6 @@ PROGRESS_SECONDS = 0.5
 IDLE_SECONDS = 0.5
 CONTENTION_TRIES = 3
 LONGEST_CONTENTION_PAUSE = 2.0
-HEAVY_CHARACTERS = 10_000
-MOST_CHARACTERS = 32_000_000
 Part = list[Ended]
 
 
@@ -45,6 +44,7 @@ class Writer:
         max_uncounted: int,
         lease: float,
         to_blame_for: Callable[[float], bool],
+        incarnation: str,
     ) -> None:
         self._engine = engine
         self._region = region
@@ -65,19 +65,18 @@ class Writer:
         self._parts: list[Part] = []
         self._tries = 0
         self._aside = Aside()
-        self._reports = Reports()
+        self._reports = Reports(incarnation)
         self._reported_at = 0.0
         self._finish = threading.Event()
         self._hurry = threading.Event()
-        self._weighing = threading.Lock()
-        self._weight = 0
+        self._load = Load()
         self._thread = threading.Thread(target=self._loop, name="django_jobs-writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def put(self, item: Ended) -> None:
-        self._weigh(ended.characters(item))
+        self._load.add(ended.characters(item))
         if item.outcome.stored is not None:
             self._stored.put(item)
             self._ended.put(None)  # it may be waiting there
@@ -87,16 +86,10 @@ class Writer:
         if job_type is not None and job_type.durable:
             self._hurry.set()
 
-    def _weigh(self, characters: int) -> None:
-        # Small outcomes are bounded by the seats; for them no lock is worth while.
-        if abs(characters) >= HEAVY_CHARACTERS:
-            with self._weighing:
-                self._weight += characters
-
     @property
     def crowded(self) -> bool:
         """Whether so much text waits to be stored that no more jobs should be claimed."""
-        return self._weight > MOST_CHARACTERS
+        return self._load.heavy
 
     def report(self, run: Run, progress: str) -> None:
         """Keep the latest progress of a run, to be written within about half a second."""
@@ -125,12 +118,14 @@ class Writer:
                 if not self._parts:
                     self._parts = ended.parts(self._gather())
                 if time.monotonic() - self._reported_at >= PROGRESS_SECONDS:
-                    self._write_progress()
+                    self._write_reports()
                 if self._parts:
                     self._write(self._parts[0])
             except Exception:
                 log.loop_failed("Writing outcomes")
                 _pause(1.0)
+        if not self.away:
+            self._write_reports(last=True)
         self._engine.connection.close()
 
     def _finished(self) -> bool:
@@ -147,7 +142,7 @@ class Writer:
         while not self._stored.empty():
             item = self._stored.get()
             self._free([item])
-            ended.account(self._region, [item], {item.claimed.id: str(item.outcome.stored)})
+            self._account([item], {item.claimed.id: str(item.outcome.stored)})
 
     def _gather(self) -> Part:
         """Wait for outcomes, and a moment longer for more; return those that came."""
@@ -182,7 +177,11 @@ class Writer:
             return
         self._is_reached()
         self._done_with(part)
+        self._account(part, statuses)
+
+    def _account(self, part: Part, statuses: dict[int, str]) -> None:
         ended.account(self._region, part, statuses)
+        self._reports.tallies.note(part, statuses)
 
     @contextmanager
     def _prepared(self) -> Iterator[None]:
@@ -199,7 +198,7 @@ class Writer:
         for item in part:
             if self._reports:
                 self._reports.drop(item.claimed.run)
-            self._weigh(-ended.characters(item))
+            self._load.add(-ended.characters(item))
             self._region.mark(item.seat, State.FREE)
         self._freed([item.seat for item in part])
 
@@ -274,16 +273,18 @@ class Writer:
             self._done_with(part)
         else:
             log.job_unstorable(part[0].claimed.run, error)
-            self._weigh(-ended.characters(part[0]))
+            self._load.add(-ended.characters(part[0]))
             self._parts[0] = [ended.without_texts(part[0])]
 
-    def _write_progress(self) -> None:
+    def _write_reports(self, last: bool = False) -> None:
         self._reported_at = time.monotonic()
-        if not self._reports:
+        if not (last or self._reports.due):
             return
         try:
             with self._prepared():
                 self._reports.store(self._engine)
+                if last or self._reports.tallies.due:
+                    self._reports.tallies.store(self._engine)
         except Exception as error:
             self._engine.connection.close()
             if not self._is_away(error):

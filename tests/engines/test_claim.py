@@ -119,7 +119,7 @@ def test_a_claim_writes_a_lease_and_returns_what_the_worker_needs(engine: Engine
     before, start = row(engine, made.pk), clock(engine)
     (claimed,) = claim(engine, 1, lease=40)
     end = clock(engine)
-    given = Claimed(made.pk, 1, WORKER, nothing.name, "", 1, 3, "k", 7.0, T0, None, "default", 2)
+    given = Claimed(made.pk, 1, WORKER, nothing.name, "", 1, 3, "k", 7.0, T0, None, "default", 2, losses=1)
     assert claimed._replace(payload="", due=0.0, waited=0.0) == given
     assert claimed.due == pytest.approx(before["run_at"].timestamp(), abs=0.001)
     assert 0 <= claimed.waited <= (end - before["run_at"]).total_seconds()

@@ -92,7 +92,15 @@ class Desk:
         self.freed: list[int] = []
         self.outage = Outage("test", 30.0)
         self.writer = Writer(
-            engine, self.region, self.outage, self.freed.extend, lambda: False, 10, 3 * timeout, lambda seconds: False
+            engine,
+            self.region,
+            self.outage,
+            self.freed.extend,
+            lambda: False,
+            10,
+            3 * timeout,
+            lambda seconds: False,
+            "a1",
         )
         self._seat = 0
 

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+# Upper ends in seconds of the classes of waits and runs; the last class has no end.
+CLASSES = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+    900.0,
+    3600.0,
+)
+COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "stopped", "lost_leases", "repeats")
+
+
+class Stat(models.Model):
+    """What ended within one minute, or, when that is long ago, within one hour.
+
+    While it is new there is a row for each worker process that ran something, which it alone writes, with every few
+    batches of outcomes: of a process that was killed the last seconds are missing. `runs` and `waits` say how many runs
+    took, and how many jobs waited from when they were due until they were claimed, as long as each of CLASSES says.
+    `repeats` are runs after one that was lost.
+    """
+
+    minute = models.DateTimeField(_("from"))
+    seconds = models.IntegerField(_("for so many seconds"), default=60)
+    queue = models.CharField(_("queue"), max_length=100)
+    type = models.CharField(_("type"), max_length=255)
+    incarnation = models.CharField(_("worker's incarnation"), max_length=32, blank=True, default="")
+    done = models.BigIntegerField(_("done"), default=0)
+    retried = models.BigIntegerField(_("to run again"), default=0)
+    failed = models.BigIntegerField(_("failed"), default=0)
+    dead = models.BigIntegerField(_("dead"), default=0)
+    cancelled = models.BigIntegerField(_("cancelled"), default=0)
+    stopped = models.BigIntegerField(_("stopped"), default=0)
+    lost_leases = models.BigIntegerField(_("lost leases"), default=0)
+    repeats = models.BigIntegerField(_("repeats"), default=0)
+    run_seconds = models.FloatField(_("seconds of all runs"), default=0.0)
+    wait_seconds = models.FloatField(_("seconds of all waits"), default=0.0)
+    runs = models.JSONField(_("runs by duration"))
+    waits = models.JSONField(_("waits by duration"))
+
+    class Meta:
+        verbose_name = _("statistics of a minute")
+        verbose_name_plural = _("statistics")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["minute", "seconds", "queue", "type", "incarnation"], name="django_jobs_stat_key"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} on {self.queue} at {self.minute:%Y-%m-%d %H:%M}"
