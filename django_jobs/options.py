@@ -233,6 +233,22 @@ class Enqueue:
             other = replace(other, run_at=None, delay=None)
         return replace(other, **given)
 
+    def apart(self) -> tuple[Any, ...]:
+        """Return what tells these options from others that make another row of the same arguments and key."""
+        # A job with a key that is freed some day keeps it elsewhere in its row as well.
+        key = self.idempotency_key if self.unique in UNIQUE[1:] else self.idempotency_key is None
+        return (
+            key,
+            self.queue,
+            self.priority,
+            self.run_at,
+            self.delay,
+            self.expires,
+            self.unique,
+            self.max_attempts,
+            self.timeout,
+        )
+
     def check(self) -> None:
         """Raise InvalidJob for options that make no sense together; each by itself was checked when it was given."""
         if self.unique is not None and self.idempotency_key is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import psycopg
@@ -13,7 +12,7 @@ from django.db import OperationalError, transaction
 from django_jobs.conf import conf
 from django_jobs.engines.base import HOLDER_FIELDS, Engine, milliseconds
 from django_jobs.engines.sql import statement
-from django_jobs.engines.values import NewJob
+from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 
@@ -37,11 +36,16 @@ class PostgreSQLStoring(Engine):
             return next(iter(self._inserted(sql, new)), None)
 
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
-        columns = _columns(new)
-        if not any(columns["keys"]):
-            return [row[0] for row in self._rows("insert_many", columns)]
+        payloads = "\n".join([item.payload for item in new])
+        keys = [item.idempotency_key for item in new]
+        terms, which = _told_apart(new)
+        if len(terms) == 1 and not any(keys):
+            return sorted(row[0] for row in self._rows("insert_alike", {**new[0].parameters(), "payloads": payloads}))
+        parameters = {**_columns(terms), "which": which, "payloads": payloads, "keys": keys}
+        if not any(keys):
+            return [row[0] for row in self._rows("insert_many", parameters)]
         with self._bounded(None), self._lock_timeout():
-            return [row[0] for row in self._rows("insert_many", columns)]
+            return [row[0] for row in self._rows("insert_many", parameters)]
 
     def holder(self, key: str) -> Job | None:
         return self._holders([key], "*").get(key)
@@ -81,7 +85,7 @@ class PostgreSQLStoring(Engine):
             raise
 
     def _inserted(self, sql: str, new: NewJob) -> list[Job]:
-        return list(Job.objects.using(self.alias).raw(sql, asdict(new)))
+        return list(Job.objects.using(self.alias).raw(sql, new.parameters()))
 
     @contextmanager
     def _lock_timeout(self) -> Iterator[None]:
@@ -114,21 +118,33 @@ class PostgreSQLStoring(Engine):
             return list(cursor.fetchall())
 
 
-def _columns(new: Sequence[NewJob]) -> dict[str, list[Any]]:
+def _columns(terms: Sequence[Terms]) -> dict[str, list[Any]]:
     return {
-        "types": [item.type for item in new],
-        "queues": [item.queue for item in new],
-        "priorities": [item.priority for item in new],
-        "payloads": [item.payload for item in new],
-        "keys": [item.idempotency_key for item in new],
-        "holds": [item.key_holds for item in new],
-        "run_ats": [item.run_at for item in new],
-        "delays": [item.delay for item in new],
-        "expires_ats": [item.expires_at for item in new],
-        "expires_ins": [item.expires_in for item in new],
-        "max_attempts": [item.max_attempts for item in new],
-        "timeouts": [item.timeout for item in new],
-        "metas": [item.meta for item in new],
-        "schedules": [item.schedule for item in new],
-        "slots": [item.slot for item in new],
+        "types": [item.type for item in terms],
+        "queues": [item.queue for item in terms],
+        "priorities": [item.priority for item in terms],
+        "holds": [item.key_holds for item in terms],
+        "run_ats": [item.run_at for item in terms],
+        "delays": [item.delay for item in terms],
+        "expires_ats": [item.expires_at for item in terms],
+        "expires_ins": [item.expires_in for item in terms],
+        "max_attempts": [item.max_attempts for item in terms],
+        "timeouts": [item.timeout for item in terms],
+        "metas": [item.meta for item in terms],
+        "schedules": [item.schedule for item in terms],
+        "slots": [item.slot for item in terms],
     }
+
+
+def _told_apart(new: Sequence[NewJob]) -> tuple[list[Terms], list[int]]:
+    """Return the terms among these jobs, and by their numbers which each job has: nothing where all have the same."""
+    numbers: dict[int, int] = {}
+    terms: list[Terms] = []
+    which = []
+    for item in new:
+        number = numbers.get(id(item.terms))
+        if number is None:
+            terms.append(item.terms)
+            number = numbers[id(item.terms)] = len(terms)
+        which.append(number)
+    return terms, which if len(terms) > 1 else []

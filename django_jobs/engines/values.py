@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from django_jobs.engines.causes import DATABASE_AWAY, OUTCOME_LOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
+class Terms:
+    """What a new job has besides its arguments and its key: many that are stored together mostly have the same."""
+
     type: str
     queue: str
     priority: int
-    payload: str
-    idempotency_key: str | None
     key_holds: str
     run_at: datetime | None
     delay: float
@@ -28,6 +28,20 @@ class NewJob:
     # Of a job that a schedule made: its name, and the planned instant.
     schedule: str | None = None
     slot: datetime | None = None
+
+
+class NewJob(NamedTuple):
+    """A call that was checked. `payload` is JSON text of one line."""
+
+    terms: Terms
+    payload: str
+    idempotency_key: str | None
+
+    def parameters(self) -> dict[str, Any]:
+        terms = self.terms
+        found = {name: getattr(terms, name) for name in Terms.__slots__}
+        found["payload"], found["idempotency_key"] = self.payload, self.idempotency_key
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,19 @@ from django.db import transaction
 
 from django_jobs import payload
 from django_jobs.calls import Call
+from django_jobs.conf import conf
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
-from django_jobs.engines.values import NewJob
+from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.options import Enqueue
+from django_jobs.queue.arguments import payload_of
 from django_jobs.queue.enqueue import taken_and_freed
 from django_jobs.queue.new_job import (
-    new_job,
     refuse_another_call,
     refuse_event_loop,
     refuse_split_transaction,
+    terms_of,
     transaction_elsewhere,
 )
 from django_jobs.registry import JobType
@@ -76,15 +78,45 @@ def _how(job_type: JobType) -> str:
 def _checked(
     given: Iterator[Any], job_type: JobType, using: Enqueue, alias: str, elsewhere: str | None
 ) -> Iterator[_Item]:
+    terms = _Terms(job_type, using, alias, elsewhere)
+    limit = conf().max_payload_bytes
     for place, call in enumerate(given):
         try:
-            options = _options(call, job_type, using)
-            if not options.detached:
-                refuse_split_transaction(elsewhere, alias)
-            new = new_job(job_type, options, call.args, call.kwargs)
+            found, key = terms(call)
+            new = NewJob(found, payload_of(job_type, call.args, call.kwargs, limit), key)
         except (InvalidJob, InvalidJobType) as error:
             raise type(error)(f"calls[{place}]: {error}") from None
         yield _Item(place, new)
+
+
+class _Terms:
+    """Finds what calls have besides their arguments: the same object for the same options, which are mostly the last ones."""
+
+    def __init__(self, job_type: JobType, using: Enqueue, alias: str, elsewhere: str | None) -> None:
+        self._job_type, self._using = job_type, using
+        self._alias, self._elsewhere = alias, elsewhere
+        self._last: Enqueue | None = None
+        self._found: tuple[Terms, str | None]
+        self._known: dict[Any, Terms] = {}
+
+    def __call__(self, call: Any) -> tuple[Terms, str | None]:
+        if type(call) is Call and call.using is self._last and call.job_type is self._job_type:
+            return self._found
+        options = _options(call, self._job_type, self._using)
+        if not options.detached:
+            refuse_split_transaction(self._elsewhere, self._alias)
+        self._found = self._of(options), options.idempotency_key
+        self._last = call.using
+        return self._found
+
+    def _of(self, options: Enqueue) -> Terms:
+        apart = options.apart()
+        terms = self._known.get(apart)
+        if terms is None:
+            if len(self._known) == ROWS:
+                self._known.clear()
+            terms = self._known[apart] = terms_of(self._job_type, options)
+        return terms
 
 
 def _options(call: Any, job_type: JobType, using: Enqueue) -> Enqueue:
@@ -134,7 +166,9 @@ def _told_apart(keyed: list[_Item]) -> tuple[list[_Item], list[tuple[_Item, _Ite
         firsts.append(first)
         for item in others:
             owner = f"calls[{first.place}]"
-            refuse_another_call(item.new, first.new.type, first.new.payload, owner, None, f"calls[{item.place}]: ")
+            refuse_another_call(
+                item.new, first.new.terms.type, first.new.payload, owner, None, f"calls[{item.place}]: "
+            )
             repeats.append((item, first))
     return firsts, repeats
 
