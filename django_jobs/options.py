@@ -216,7 +216,7 @@ class Enqueue:
     def changed(self, given: dict[str, Any]) -> Enqueue:
         reject_unknown(given, self.__dataclass_fields__, "using()")
         found = {name: None if value is None else _ENQUEUE[name](value) for name, value in given.items()}
-        changed = replace(self, **found)
+        changed = Enqueue(**found) if self == _NOTHING_GIVEN else replace(self, **found)
         if changed.run_at is not None and changed.delay is not None:
             raise InvalidJob(
                 f"using() has both run_at ({_said(changed.run_at)}) and delay ({_said(changed.delay)}); give one."

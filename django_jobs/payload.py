@@ -21,6 +21,7 @@ DEPTH_LIMIT = 100
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # The largest int that Python itself turns into text without being told to.
 DIGITS_LIMIT_BITS = 14_000
+_TEXT = frozenset({str})
 # Below it an int is told at a glance to be short.
 PLAIN_NUMBER = 10**18
 LEFT_OUT = " ... {} characters left out ... "
@@ -130,7 +131,7 @@ def _is_plain(level: list[Any], left: int) -> bool:
         for outer in level:
             items = outer
             if type(outer) is dict:
-                if any([type(key) is not str for key in outer]):
+                if not _TEXT.issuperset(map(type, outer)):
                     return False
                 left -= sum(map(len, outer))
                 items = outer.values()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import psycopg
 from django.db import OperationalError, transaction
 
+from django_jobs import payload
 from django_jobs.conf import conf
+from django_jobs.engines import postgresql_prepared as prepared
 from django_jobs.engines.base import HOLDER_FIELDS, Engine, milliseconds
+from django_jobs.engines.made import made
 from django_jobs.engines.sql import statement
 from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
@@ -20,20 +23,18 @@ from django_jobs.models import Job
 class PostgreSQLStoring(Engine):
     def insert(self, new: NewJob) -> Job:
         with self.on_working_connection():
-            return self._inserted(statement("insert") + "RETURNING *", new)[0]
+            return made(self.alias, new, self._row("insert", new.parameters()))
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
-        sql = statement("insert") + (
-            "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING *"
-        )
-        # Inside the caller's transaction this is a savepoint: a wait that is given up leaves it usable.
-        with (
-            self.on_working_connection(),
-            self._bounded(key),
-            transaction.atomic(using=self.alias),
-            self._lock_timeout(),
-        ):
-            return next(iter(self._inserted(sql, new)), None)
+        parameters = {**new.parameters(), "lock_timeout": str(milliseconds(conf().enqueue_timeout))}
+        with self.on_working_connection(), self._bounded(key), self._savepoint():
+            *row, _ = self._row("insert_keyed", parameters)
+        return None if row[0] is None else made(self.alias, new, row)
+
+    def _savepoint(self) -> AbstractContextManager[None]:
+        """Keep the caller's transaction usable when a wait is given up; without one the statement is its own."""
+        alone = self.connection.get_autocommit() and not self.connection.in_atomic_block
+        return nullcontext() if alone else transaction.atomic(using=self.alias)
 
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
         payloads = "\n".join([item.payload for item in new])
@@ -41,7 +42,12 @@ class PostgreSQLStoring(Engine):
         terms, which = _told_apart(new)
         if len(terms) == 1 and not any(keys):
             return sorted(row[0] for row in self._rows("insert_alike", {**new[0].parameters(), "payloads": payloads}))
-        parameters = {**_columns(terms), "which": which, "payloads": payloads, "keys": keys}
+        parameters = {
+            "terms": payload.dump([_as_json(item) for item in terms]),
+            "which": ",".join(map(str, which)),
+            "payloads": payloads,
+            "keys": payload.dump(keys),
+        }
         if not any(keys):
             return [row[0] for row in self._rows("insert_many", parameters)]
         with self._bounded(None), self._lock_timeout():
@@ -84,9 +90,6 @@ class PostgreSQLStoring(Engine):
                 raise EnqueueTimeout(key, conf().enqueue_timeout) from error
             raise
 
-    def _inserted(self, sql: str, new: NewJob) -> list[Job]:
-        return list(Job.objects.using(self.alias).raw(sql, new.parameters()))
-
     @contextmanager
     def _lock_timeout(self) -> Iterator[None]:
         with self.connection.cursor() as cursor:
@@ -112,28 +115,23 @@ class PostgreSQLStoring(Engine):
                 ) from error
             raise
 
+    def _row(self, name: str, parameters: dict[str, Any]) -> Any:
+        with prepared.cursor(self.connection) as cursor:
+            cursor.execute(statement(name), parameters)
+            return cursor.fetchone()
+
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
-        with self.connection.cursor() as cursor:
+        with prepared.cursor(self.connection) as cursor:
             cursor.execute(statement(name), parameters)
             return list(cursor.fetchall())
 
 
-def _columns(terms: Sequence[Terms]) -> dict[str, list[Any]]:
-    return {
-        "types": [item.type for item in terms],
-        "queues": [item.queue for item in terms],
-        "priorities": [item.priority for item in terms],
-        "holds": [item.key_holds for item in terms],
-        "run_ats": [item.run_at for item in terms],
-        "delays": [item.delay for item in terms],
-        "expires_ats": [item.expires_at for item in terms],
-        "expires_ins": [item.expires_in for item in terms],
-        "max_attempts": [item.max_attempts for item in terms],
-        "timeouts": [item.timeout for item in terms],
-        "metas": [item.meta for item in terms],
-        "schedules": [item.schedule for item in terms],
-        "slots": [item.slot for item in terms],
-    }
+def _as_json(terms: Terms) -> dict[str, Any]:
+    found = terms.parameters()
+    for name in ("run_at", "expires_at", "slot"):
+        if found[name] is not None:
+            found[name] = found[name].isoformat()
+    return found
 
 
 def _told_apart(new: Sequence[NewJob]) -> tuple[list[Terms], list[int]]:

@@ -29,6 +29,9 @@ class Terms:
     schedule: str | None = None
     slot: datetime | None = None
 
+    def parameters(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 class NewJob(NamedTuple):
     """A call that was checked. `payload` is JSON text of one line."""
@@ -38,10 +41,7 @@ class NewJob(NamedTuple):
     idempotency_key: str | None
 
     def parameters(self) -> dict[str, Any]:
-        terms = self.terms
-        found = {name: getattr(terms, name) for name in Terms.__slots__}
-        found["payload"], found["idempotency_key"] = self.payload, self.idempotency_key
-        return found
+        return {**self.terms.parameters(), "payload": self.payload, "idempotency_key": self.idempotency_key}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
