@@ -14,6 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs.engines.postgresql_session import is_pooled
 
+IDLE = psycopg.pq.TransactionStatus.IDLE
+
 # To prepare a statement costs a round trip, which a connection that is closed with its request would not earn back.
 AFTER = 5
 # How often a session was asked for a cursor; None: it is to prepare nothing.
@@ -26,8 +28,15 @@ class _Preparing(psycopg.Cursor[Any]):
         before, connection.prepare_threshold = connection.prepare_threshold, AFTER
         try:
             return super().execute(query, params, **{**options, "prepare": True})
+        except psycopg.errors.InvalidSqlStatementName:
+            # Somebody had the session forget it, as DISCARD ALL does. Nothing was done, so it can be asked again, unless a
+            # transaction is over by that.
+            _asked[connection] = None
+            if connection.info.transaction_status != IDLE:
+                raise
         finally:
             connection.prepare_threshold = before
+        return super().execute(query, params, **options)
 
 
 def cursor(connection: BaseDatabaseWrapper) -> Any:
