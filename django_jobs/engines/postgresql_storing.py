@@ -23,12 +23,13 @@ from django_jobs.models import Job
 class PostgreSQLStoring(Engine):
     def insert(self, new: NewJob) -> Job:
         with self.on_working_connection():
-            return made(self.alias, new, self._row("insert", new.parameters()))
+            (row,) = self._rows("insert", new.parameters())
+        return made(self.alias, new, row)
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
         parameters = {**new.parameters(), "lock_timeout": str(milliseconds(conf().enqueue_timeout))}
         with self.on_working_connection(), self._bounded(key), self._savepoint():
-            *row, _ = self._row("insert_keyed", parameters)
+            ((*row, _),) = self._rows("insert_keyed", parameters)
         return None if row[0] is None else made(self.alias, new, row)
 
     def _savepoint(self) -> AbstractContextManager[None]:
@@ -114,11 +115,6 @@ class PostgreSQLStoring(Engine):
                     "(ENQUEUE_TIMEOUT); try again when it is over."
                 ) from error
             raise
-
-    def _row(self, name: str, parameters: dict[str, Any]) -> Any:
-        with prepared.cursor(self.connection) as cursor:
-            cursor.execute(statement(name), parameters)
-            return cursor.fetchone()
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
         with prepared.cursor(self.connection) as cursor:
