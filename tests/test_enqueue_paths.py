@@ -251,6 +251,7 @@ def test_many_calls_from_a_generator_are_never_held_all_at_once(engine: Engine) 
 @beside_others
 @on_postgresql
 def test_a_single_enqueue_is_one_statement_with_or_without_a_key(engine: Engine) -> None:
+    settle(engine)
     for function in (take, keyed):
         with CaptureQueriesContext(connections[engine.alias]) as captured:
             function.enqueue(1)

@@ -64,6 +64,8 @@ def test_a_call_that_is_said_to_fit_does(signature: Signature, number: int, name
         (strict, (1, 2), {}, True),
         (strict, (1,), {"second": 2, "third": 3}, True),
         (strict, (1,), {}, False),
+        (strict, (1,), {"third": 3}, False),
+        (strict, (1, 2), {"second": 2}, False),
         (strict, (), {"first": 1, "second": 2}, False),
         (with_context, (1,), {}, True),
         (with_context, (), {"number": 1}, True),
