@@ -64,6 +64,18 @@ def copy_bare(number: int) -> Run:
     return _copy("bare", "type, queue, payload", [f"{TYPE}\tdefault\t{_payload(n)}\n" for n in range(number)])
 
 
+def copy_bare_by_row(number: int) -> Run:
+    connection = psycopg.connect(os.environ["DATABASE_URL"])
+
+    def run() -> int:
+        with connection.transaction(), connection.cursor().copy("COPY bare (type, queue, payload) FROM STDIN") as copy:
+            for n in range(number):
+                copy.write_row((TYPE, "default", _payload(n)))
+        return number
+
+    return run
+
+
 def bulk_create(number: int) -> Run:
     from django_jobs.models import Job
 
@@ -143,7 +155,7 @@ def _payload(n: int) -> str:
     return f'{{"args":[{n}],"kwargs":{{}}}}'
 
 
-MANY = (enqueue_many, enqueue_many_delayed, enqueue_many_keyed, copy_jobs, copy_bare, bulk_create)
+MANY = (enqueue_many, enqueue_many_delayed, enqueue_many_keyed, copy_jobs, copy_bare, copy_bare_by_row, bulk_create)
 ONE_BY_ONE = (
     enqueue,
     enqueue_keyed,
