@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connections, transaction
+from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_jobs import IdempotencyConflict
@@ -426,3 +427,35 @@ def test_a_project_that_binds_at_the_server_stores_the_same(engine: Engine, othe
         bound = other.do(store)
         assert "Server" in other.do(lambda: connections[engine.alias].connection.cursor_factory.__name__)
     assert bound == store()
+
+
+@beside_others
+@on_postgresql
+@pytest.mark.parametrize("use_tz", [True, False])
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+def test_the_times_of_the_job_that_is_returned_are_those_that_django_reads(
+    engine: Engine, other: Session, use_tz: bool, zone: str
+) -> None:
+    def compare() -> None:
+        for made in (
+            take.enqueue(),
+            take.using(delay=60.5, expires=90).enqueue(),
+            take.using(run_at=later, idempotency_key="k").enqueue(),
+        ):
+            reread = Job.objects.using(engine.alias).get(pk=made.pk)
+            for name in ("run_at", "expires_at", "created_at"):
+                one, two = getattr(made, name), getattr(reread, name)
+                assert (one, one and one.tzinfo) == (two, two and two.tzinfo)
+
+    later = LATER if use_tz else LATER.replace(tzinfo=None)
+    connection = other.do(lambda: connections[engine.alias])
+    before = connection.settings_dict["TIME_ZONE"]
+    with override_settings(USE_TZ=use_tz, TIME_ZONE=zone):
+        connection.settings_dict["TIME_ZONE"] = zone if use_tz else None
+        try:
+            for name in ("timezone", "timezone_name"):
+                connection.__dict__.pop(name, None)
+            other.do(connection.close)
+            other.do(compare)
+        finally:
+            connection.settings_dict["TIME_ZONE"] = before

@@ -24,13 +24,13 @@ class PostgreSQLStoring(Engine):
     def insert(self, new: NewJob) -> Job:
         with self.on_working_connection():
             (row,) = self._rows("insert", new.parameters())
-        return made(self.alias, new, row)
+        return made(self.connection, new, row)
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
         parameters = {**new.parameters(), "lock_timeout": str(milliseconds(conf().enqueue_timeout))}
         with self.on_working_connection(), self._bounded(key), self._savepoint():
             ((*row, _),) = self._rows("insert_keyed", parameters)
-        return None if row[0] is None else made(self.alias, new, row)
+        return None if row[0] is None else made(self.connection, new, row)
 
     def _savepoint(self) -> AbstractContextManager[None]:
         """Keep the caller's transaction usable when a wait is given up; without one the statement is its own."""

@@ -13,7 +13,9 @@ WITH bound AS MATERIALIZED (
            %(max_attempts)s, %(timeout)s::float8, %(meta)s::jsonb, %(schedule)s, %(slot)s::timestamptz
       FROM bound
         ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-    RETURNING id, run_at, expires_at, created_at
+    RETURNING id, (extract(epoch FROM run_at) * 1000000)::bigint AS run_at,
+              (extract(epoch FROM expires_at) * 1000000)::bigint AS expires_at,
+              (extract(epoch FROM created_at) * 1000000)::bigint AS created_at
 )
 SELECT made.*, set_config('lock_timeout', bound.before, true)
   FROM bound LEFT JOIN made ON true
