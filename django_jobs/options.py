@@ -216,7 +216,7 @@ class Enqueue:
     def changed(self, given: dict[str, Any]) -> Enqueue:
         reject_unknown(given, self.__dataclass_fields__, "using()")
         found = {name: None if value is None else _ENQUEUE[name](value) for name, value in given.items()}
-        changed = replace(self, **found)
+        changed = Enqueue(**found) if self == _NOTHING_GIVEN else replace(self, **found)
         if changed.run_at is not None and changed.delay is not None:
             raise InvalidJob(
                 f"using() has both run_at ({_said(changed.run_at)}) and delay ({_said(changed.delay)}); give one."
@@ -232,6 +232,22 @@ class Enqueue:
         if "run_at" in given or "delay" in given:
             other = replace(other, run_at=None, delay=None)
         return replace(other, **given)
+
+    def apart(self) -> tuple[Any, ...]:
+        """Return what tells these options from others that make another row of the same arguments and key."""
+        # A job with a key that is freed some day keeps it elsewhere in its row as well.
+        key = self.idempotency_key if self.unique in UNIQUE[1:] else self.idempotency_key is None
+        return (
+            key,
+            self.queue,
+            self.priority,
+            self.run_at,
+            self.delay,
+            self.expires,
+            self.unique,
+            self.max_attempts,
+            self.timeout,
+        )
 
     def check(self) -> None:
         """Raise InvalidJob for options that make no sense together; each by itself was checked when it was given."""

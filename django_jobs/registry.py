@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django_jobs.backoff import Backoff
+from django_jobs.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,10 @@ class JobType:
     atomic: bool
     other_databases: bool
     tags: tuple[str, ...]
+    shape: Shape = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", Shape.of(self.signature, self.takes_context))
 
     @property
     def place(self) -> str:

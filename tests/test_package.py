@@ -35,7 +35,7 @@ LAYERS = [
     ["exceptions"],
     ["cron", "zones", "durations"],
     ["slots"],
-    ["outcomes", "backoff", "payload"],
+    ["outcomes", "backoff", "payload", "shapes"],
     ["conf", "context"],
     ["models"],
     ["registry", "options"],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from django_jobs import InvalidJob, JobsError
 from django_jobs.exceptions import InvalidJobType
-from django_jobs.payload import Check, TooLarge, dump, dump_result, same, storable
+from django_jobs.payload import DEPTH_LIMIT, Check, TooLarge, dump, dump_result, plain, same, storable
 from tests.enqueues import doubled
 
 pytestmark = pytest.mark.fast
@@ -172,3 +172,105 @@ def test_what_has_just_the_size_that_is_allowed_is_not_too_large(value: Any) -> 
 def test_values_that_are_held_many_times_are_not_walked_to_their_end(value: Any) -> None:
     with pytest.raises(TooLarge):
         Check(1_000_000)(value, "it")
+
+
+# The glance at arguments that are plainly right.
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Whole(int):
+    pass
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+oddities = st.one_of(
+    st.floats(),
+    st.text(st.characters(), max_size=5),
+    st.sampled_from(["\x00", "\\u0000", "\\\x00", "\ud800", Text("a"), Whole(1), 10**18, -(10**18), 1 << 14_000]),
+    st.sampled_from([4_300, 5_000]).map(lambda digits: 10**digits),
+    st.sampled_from([(), (1,), {1}, b"", Decimal(1), object(), type, ...]),
+)
+anything = st.recursive(
+    values | oddities,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | oddities.filter(_hashable), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def looked_at(args: list[Any], kwargs: dict[str, Any], limit: int) -> str | None:
+    """Return what piece by piece is found to be storable."""
+    check = Check(limit)
+    try:
+        for value in (*args, *kwargs, *kwargs.values()):
+            check(value, "it")
+    except (JobsError, TooLarge):
+        return None
+    text = dump({"args": args, "kwargs": kwargs})
+    return text if len(text.encode()) <= limit else None
+
+
+@quietly
+@given(st.lists(anything, max_size=3), st.dictionaries(st.text(st.characters(), max_size=5), anything, max_size=3))
+def test_a_glance_lets_nothing_through_that_a_look_refuses_and_writes_the_same(
+    args: list[Any], kwargs: dict[str, Any]
+) -> None:
+    found = plain(args, kwargs, LIMIT)
+    if found is not None:
+        assert found == looked_at(args, kwargs, LIMIT) == json_of({"args": args, "kwargs": kwargs})
+        assert "\n" not in found
+
+
+@quietly
+@given(st.lists(values, max_size=3), st.dictionaries(texts, values, max_size=3))
+def test_a_glance_suffices_for_what_is_small_and_plain(args: list[Any], kwargs: dict[str, Any]) -> None:
+    large = any(abs(int(number)) >= 10**18 for number in re.findall(r"\d+", dump([args, kwargs])))
+    assert large or plain(args, kwargs, 10**6) is not None or "u0000" in dump([args, kwargs])
+
+
+def json_of(value: Any) -> str:
+    """Return JSON as Python's own function writes it, with large floats as they are stored."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return dump(json.loads(text)) if "e+" in text else text
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"),
+    [
+        (nest(DEPTH_LIMIT), True),
+        (nest(DEPTH_LIMIT + 1), False),
+        (TWICE, False),
+        (doubled(60), False),
+        ("x" * (LIMIT - 30), True),
+        ("x" * LIMIT, False),
+        ("ß" * (LIMIT // 2), False),
+        ([0] * (LIMIT + 1), False),
+        ([[]] * (LIMIT + 1), False),
+        ({"x" * LIMIT: 1}, False),
+        (float("nan"), False),
+        ([float("inf")], False),
+        ("\x00", False),
+        ("a\ud800", False),
+        ({"\x00": 1}, False),
+        ((1,), False),
+        ([(1,)], False),
+        ({1: 1}, False),
+        ({Text("a"): 1}, False),
+        (Whole(1), False),
+        (10**18, False),
+        (-(10**18) + 1, True),
+        ([None, True, 1.5, "ß", {"a": []}], True),
+    ],
+)
+def test_at_its_limits_a_glance_leaves_it_to_a_look(value: Any, passes: bool) -> None:
+    assert (plain([value], {}, LIMIT) is not None) is passes
+    assert (plain([], {"a": value}, LIMIT) is not None) is passes

@@ -50,9 +50,11 @@ def set_up(connection: BaseDatabaseWrapper, timeout: int, role: str) -> None:
 
 def is_pooled(connection: BaseDatabaseWrapper) -> bool:
     """Tell whether a pooler is between us and the server: it makes up the process id that it tells its clients."""
-    with connection.cursor() as cursor:
+    connection.ensure_connection()
+    raw: Any = connection.connection
+    # By the driver's cursor: it is no statement of the project's, nor to be counted as one.
+    with connection.wrap_database_errors, raw.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
-        raw: Any = connection.connection
         return bool(cursor.fetchone()[0] != raw.pgconn.backend_pid)
 
 

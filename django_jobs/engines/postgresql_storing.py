@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import psycopg
 from django.db import OperationalError, transaction
 
+from django_jobs import payload
 from django_jobs.conf import conf
+from django_jobs.engines import postgresql_prepared as prepared
 from django_jobs.engines.base import HOLDER_FIELDS, Engine, milliseconds
+from django_jobs.engines.made import made
 from django_jobs.engines.sql import statement
-from django_jobs.engines.values import NewJob
+from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 
@@ -21,27 +23,36 @@ from django_jobs.models import Job
 class PostgreSQLStoring(Engine):
     def insert(self, new: NewJob) -> Job:
         with self.on_working_connection():
-            return self._inserted(statement("insert") + "RETURNING *", new)[0]
+            (row,) = self._rows("insert", new.parameters())
+        return made(self.connection, new, row)
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
-        sql = statement("insert") + (
-            "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING *"
-        )
-        # Inside the caller's transaction this is a savepoint: a wait that is given up leaves it usable.
-        with (
-            self.on_working_connection(),
-            self._bounded(key),
-            transaction.atomic(using=self.alias),
-            self._lock_timeout(),
-        ):
-            return next(iter(self._inserted(sql, new)), None)
+        parameters = {**new.parameters(), "lock_timeout": str(milliseconds(conf().enqueue_timeout))}
+        with self.on_working_connection(), self._bounded(key), self._savepoint():
+            ((*row, _),) = self._rows("insert_keyed", parameters)
+        return None if row[0] is None else made(self.connection, new, row)
+
+    def _savepoint(self) -> AbstractContextManager[None]:
+        """Keep the caller's transaction usable when a wait is given up; without one the statement is its own."""
+        alone = self.connection.get_autocommit() and not self.connection.in_atomic_block
+        return nullcontext() if alone else transaction.atomic(using=self.alias)
 
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
-        columns = _columns(new)
-        if not any(columns["keys"]):
-            return [row[0] for row in self._rows("insert_many", columns)]
+        payloads = "\n".join([item.payload for item in new])
+        keys = [item.idempotency_key for item in new]
+        terms, which = _told_apart(new)
+        if len(terms) == 1 and not any(keys):
+            return sorted(row[0] for row in self._rows("insert_alike", {**new[0].parameters(), "payloads": payloads}))
+        parameters = {
+            "terms": payload.dump([_as_json(item) for item in terms]),
+            "which": ",".join(map(str, which)),
+            "payloads": payloads,
+            "keys": payload.dump(keys),
+        }
+        if not any(keys):
+            return [row[0] for row in self._rows("insert_many", parameters)]
         with self._bounded(None), self._lock_timeout():
-            return [row[0] for row in self._rows("insert_many", columns)]
+            return [row[0] for row in self._rows("insert_many", parameters)]
 
     def holder(self, key: str) -> Job | None:
         return self._holders([key], "*").get(key)
@@ -80,9 +91,6 @@ class PostgreSQLStoring(Engine):
                 raise EnqueueTimeout(key, conf().enqueue_timeout) from error
             raise
 
-    def _inserted(self, sql: str, new: NewJob) -> list[Job]:
-        return list(Job.objects.using(self.alias).raw(sql, asdict(new)))
-
     @contextmanager
     def _lock_timeout(self) -> Iterator[None]:
         with self.connection.cursor() as cursor:
@@ -109,26 +117,28 @@ class PostgreSQLStoring(Engine):
             raise
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
-        with self.connection.cursor() as cursor:
+        with prepared.cursor(self.connection) as cursor:
             cursor.execute(statement(name), parameters)
             return list(cursor.fetchall())
 
 
-def _columns(new: Sequence[NewJob]) -> dict[str, list[Any]]:
-    return {
-        "types": [item.type for item in new],
-        "queues": [item.queue for item in new],
-        "priorities": [item.priority for item in new],
-        "payloads": [item.payload for item in new],
-        "keys": [item.idempotency_key for item in new],
-        "holds": [item.key_holds for item in new],
-        "run_ats": [item.run_at for item in new],
-        "delays": [item.delay for item in new],
-        "expires_ats": [item.expires_at for item in new],
-        "expires_ins": [item.expires_in for item in new],
-        "max_attempts": [item.max_attempts for item in new],
-        "timeouts": [item.timeout for item in new],
-        "metas": [item.meta for item in new],
-        "schedules": [item.schedule for item in new],
-        "slots": [item.slot for item in new],
-    }
+def _as_json(terms: Terms) -> dict[str, Any]:
+    found = terms.parameters()
+    for name in ("run_at", "expires_at", "slot"):
+        if found[name] is not None:
+            found[name] = found[name].isoformat()
+    return found
+
+
+def _told_apart(new: Sequence[NewJob]) -> tuple[list[Terms], list[int]]:
+    """Return the terms among these jobs, and by their numbers which each job has: nothing where all have the same."""
+    numbers: dict[int, int] = {}
+    terms: list[Terms] = []
+    which = []
+    for item in new:
+        number = numbers.get(id(item.terms))
+        if number is None:
+            terms.append(item.terms)
+            number = numbers[id(item.terms)] = len(terms)
+        which.append(number)
+    return terms, which if len(terms) > 1 else []

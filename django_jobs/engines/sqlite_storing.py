@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict
 from typing import Any
 
 from django.db import OperationalError, transaction
@@ -115,7 +114,7 @@ def _insert(conflict: str, returned: str) -> str:
 
 
 def _parameters(new: NewJob) -> dict[str, Any]:
-    found = asdict(new)
+    found = new.parameters()
     for name in ("run_at", "expires_at", "slot"):
         found[name] = None if found[name] is None else stored(found[name])
     return found

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from django_jobs.engines.causes import DATABASE_AWAY, OUTCOME_LOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
+class Terms:
+    """What a new job has besides its arguments and its key: many that are stored together mostly have the same."""
+
     type: str
     queue: str
     priority: int
-    payload: str
-    idempotency_key: str | None
     key_holds: str
     run_at: datetime | None
     delay: float
@@ -29,6 +29,20 @@ class NewJob:
     # Of a job that a schedule made: its name, and the planned instant.
     schedule: str | None = None
     slot: datetime | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class NewJob(NamedTuple):
+    """A call that was checked. `payload` is JSON text of one line."""
+
+    terms: Terms
+    payload: str
+    idempotency_key: str | None
+
+    def parameters(self) -> dict[str, Any]:
+        return {**self.terms.parameters(), "payload": self.payload, "idempotency_key": self.idempotency_key}
 
 
 class Lane(NamedTuple):

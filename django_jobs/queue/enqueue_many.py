@@ -10,17 +10,19 @@ from django.db import transaction
 
 from django_jobs import payload
 from django_jobs.calls import Call
+from django_jobs.conf import conf
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
-from django_jobs.engines.values import NewJob
+from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.options import Enqueue
+from django_jobs.queue.arguments import payload_of
 from django_jobs.queue.enqueue import taken_and_freed
 from django_jobs.queue.new_job import (
-    new_job,
     refuse_another_call,
     refuse_event_loop,
     refuse_split_transaction,
+    terms_of,
     transaction_elsewhere,
 )
 from django_jobs.registry import JobType
@@ -51,12 +53,10 @@ def enqueue_many(job_type: JobType, using: Enqueue, calls: Iterable[Call[Any]]) 
     refuse_event_loop("enqueue_many")
     found = engine()
     # Asked before our own transaction is open.
-    elsewhere = transaction_elsewhere(found.alias)
+    check = _Check(job_type, using, found.alias, transaction_elsewhere(found.alias))
     given = _iterator(job_type, calls)
-    ids: list[int] = []
-    keyed: list[_Item] = []
     with found.on_working_connection(), found.storing():
-        _insert_unkeyed(found, _checked(given, job_type, using, found.alias, elsewhere), ids, keyed)
+        ids, keyed = _insert_unkeyed(found, check, given)
         _insert_keyed(found, keyed, ids)
     return ids
 
@@ -73,18 +73,45 @@ def _how(job_type: JobType) -> str:
     return f"give it calls, as in {name}.enqueue_many([{name}.call(...), ...])"
 
 
-def _checked(
-    given: Iterator[Any], job_type: JobType, using: Enqueue, alias: str, elsewhere: str | None
-) -> Iterator[_Item]:
-    for place, call in enumerate(given):
+class _Check:
+    """Makes of each call what is to be stored.
+
+    What calls have besides their arguments is the same object for the same options, which are mostly the last ones.
+    """
+
+    def __init__(self, job_type: JobType, using: Enqueue, alias: str, elsewhere: str | None) -> None:
+        self._job_type, self._using = job_type, using
+        self._alias, self._elsewhere = alias, elsewhere
+        self._limit = conf().max_payload_bytes
+        self._last: Enqueue | None = None
+        self._terms: Terms
+        self._key: str | None = None
+        self._known: dict[Any, Terms] = {}
+
+    def __call__(self, place: int, call: Any) -> NewJob:
         try:
-            options = _options(call, job_type, using)
-            if not options.detached:
-                refuse_split_transaction(elsewhere, alias)
-            new = new_job(job_type, options, call.args, call.kwargs)
+            if not (type(call) is Call and call.using is self._last and call.job_type is self._job_type):
+                self._read_options(call)
+            return NewJob(self._terms, payload_of(self._job_type, call.args, call.kwargs, self._limit), self._key)
         except (InvalidJob, InvalidJobType) as error:
             raise type(error)(f"calls[{place}]: {error}") from None
-        yield _Item(place, new)
+
+    def _read_options(self, call: Any) -> None:
+        self._last = None
+        options = _options(call, self._job_type, self._using)
+        if not options.detached:
+            refuse_split_transaction(self._elsewhere, self._alias)
+        self._terms, self._key = self._of(options), options.idempotency_key
+        self._last = call.using
+
+    def _of(self, options: Enqueue) -> Terms:
+        apart = options.apart()
+        terms = self._known.get(apart)
+        if terms is None:
+            if len(self._known) == ROWS:
+                self._known.clear()
+            terms = self._known[apart] = terms_of(self._job_type, options)
+        return terms
 
 
 def _options(call: Any, job_type: JobType, using: Enqueue) -> Enqueue:
@@ -98,21 +125,46 @@ def _options(call: Any, job_type: JobType, using: Enqueue) -> Enqueue:
     return call.using.over(using)
 
 
-def _insert_unkeyed(found: Engine, items: Iterable[_Item], ids: list[int], keyed: list[_Item]) -> None:
-    """Insert while the calls are read, so that memory holds one part of them; put those with a key aside."""
+def _insert_unkeyed(found: Engine, check: _Check, given: Iterator[Any]) -> tuple[list[int], list[_Item]]:
+    """Insert while the calls are read, so that memory holds one part of them; return the ids, and what has a key, whose ids
+    are still to be found."""
+    ids: list[int] = []
+    keyed: list[_Item] = []
+    part = _Part(found, ids)
+    for place, call in enumerate(given):
+        new = check(place, call)
+        ids.append(0)
+        if new.idempotency_key is None:
+            part.add(place, new)
+        else:
+            keyed.append(_Item(place, new))
+    part.insert()
+    return ids, keyed
 
-    def unkeyed() -> Iterator[_Item]:
-        for item in items:
-            ids.append(0)
-            if item.new.idempotency_key is None:
-                yield item
-            else:
-                keyed.append(item)
 
-    for part in _parts(unkeyed()):
-        for item, made in zip(part, found.insert_many([item.new for item in part]), strict=True):
-            assert made is not None
-            ids[item.place] = made
+class _Part:
+    """Jobs that are inserted together, as many as one statement may have."""
+
+    def __init__(self, found: Engine, ids: list[int]) -> None:
+        self._found, self._ids = found, ids
+        self._new: list[NewJob] = []
+        self._places: list[int] = []
+        self._size = 0
+
+    def add(self, place: int, new: NewJob) -> None:
+        self._size += len(new.payload)
+        if len(self._new) == ROWS or self._size > CHARACTERS:
+            self.insert()
+            self._size = len(new.payload)
+        self._new.append(new)
+        self._places.append(place)
+
+    def insert(self) -> None:
+        if self._new:
+            for place, made in zip(self._places, self._found.insert_many(self._new), strict=True):
+                assert made is not None
+                self._ids[place] = made
+        self._new, self._places, self._size = [], [], 0
 
 
 def _insert_keyed(found: Engine, keyed: list[_Item], ids: list[int]) -> None:
@@ -134,7 +186,9 @@ def _told_apart(keyed: list[_Item]) -> tuple[list[_Item], list[tuple[_Item, _Ite
         firsts.append(first)
         for item in others:
             owner = f"calls[{first.place}]"
-            refuse_another_call(item.new, first.new.type, first.new.payload, owner, None, f"calls[{item.place}]: ")
+            refuse_another_call(
+                item.new, first.new.terms.type, first.new.payload, owner, None, f"calls[{item.place}]: "
+            )
             repeats.append((item, first))
     return firsts, repeats
 

@@ -11,10 +11,11 @@ from django.db import connections
 
 from django_jobs import payload
 from django_jobs.conf import conf
-from django_jobs.engines.values import NewJob
+from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import IdempotencyConflict, InvalidJob, InvalidJobType
 from django_jobs.models import Job
 from django_jobs.options import Enqueue, _Unset
+from django_jobs.queue.arguments import payload_of
 from django_jobs.registry import JobType
 
 SHOWN_CHARACTERS = 200
@@ -49,15 +50,18 @@ def refuse_split_transaction(elsewhere: str | None, alias: str) -> None:
 
 
 def new_job(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+    terms = terms_of(job_type, using)
+    return NewJob(terms, payload_of(job_type, args, kwargs, conf().max_payload_bytes), using.idempotency_key)
+
+
+def terms_of(job_type: JobType, using: Enqueue) -> Terms:
     settings = conf()
     using.check()
     expires = using.expires
-    return NewJob(
+    return Terms(
         type=job_type.name,
         queue=using.queue or job_type.queue,
         priority=job_type.priority if using.priority is None else using.priority,
-        payload=_payload(job_type, args, kwargs, settings.max_payload_bytes),
-        idempotency_key=using.idempotency_key,
         key_holds=using.unique or Job.KeyHolds.WINDOW.value,
         run_at=using.run_at,
         delay=using.delay or 0.0,
@@ -65,17 +69,17 @@ def new_job(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: di
         expires_in=expires if isinstance(expires, float) else None,
         max_attempts=using.max_attempts or job_type.max_attempts or settings.max_attempts,
         timeout=_timeout(job_type, using, settings.default_timeout),
-        meta=payload.dump(_meta(job_type, using)),
+        meta=_meta(job_type, using),
     )
 
 
 def refuse_another_call(new: NewJob, job_type: str, held: str, owner: str, job_id: int | None, place: str = "") -> None:
     """Raise IdempotencyConflict unless what `owner`, which has the key, was called with is what `new` is called with."""
-    if job_type == new.type and (held == new.payload or payload.same(held, new.payload)):
+    if job_type == new.terms.type and (held == new.payload or payload.same(held, new.payload)):
         return
     key = str(new.idempotency_key)
     raise IdempotencyConflict(
-        key, job_id, f"{owner}, {job_type} {_short(held)}", f"{new.type} {_short(new.payload)}", place
+        key, job_id, f"{owner}, {job_type} {_short(held)}", f"{new.terms.type} {_short(new.payload)}", place
     )
 
 
@@ -83,64 +87,16 @@ def _short(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 3] + "..."
 
 
-def _meta(job_type: JobType, using: Enqueue) -> dict[str, Any]:
+def _meta(job_type: JobType, using: Enqueue) -> str:
     found: dict[str, Any] = {}
     if job_type.tags:
         found["tags"] = list(job_type.tags)
     if using.idempotency_key is not None and using.unique not in (None, Job.KeyHolds.WINDOW):
         found["key"] = using.idempotency_key  # kept when the key itself is freed
-    return found
+    return payload.dump(found) if found else "{}"
 
 
 def _timeout(job_type: JobType, using: Enqueue, default: float) -> float | None:
     if not isinstance(using.timeout, _Unset):
         return using.timeout
     return default if job_type.default_timeout else job_type.timeout
-
-
-def _payload(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> str:
-    _check_arguments(job_type, args, kwargs, limit)
-    text = payload.dump({"args": list(args), "kwargs": kwargs})
-    size = len(text.encode())
-    if size > limit:
-        raise _too_large(job_type, f"{size:,}", limit)
-    return text
-
-
-def _too_large(job_type: JobType, size: str, limit: int) -> InvalidJob:
-    return InvalidJob(
-        f"The arguments of {job_type.name} are {size} bytes of JSON; MAX_PAYLOAD_BYTES allows {limit:,}. "
-        "Store the data elsewhere and pass where."
-    )
-
-
-def _check_arguments(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> None:
-    bound = _bound(job_type, args, kwargs)
-    parameters = job_type.signature.parameters
-    check = payload.Check(limit)
-    try:
-        for name, value in bound:
-            kind = parameters[name].kind
-            if kind is kind.VAR_POSITIONAL:
-                for index, item in enumerate(value):
-                    check(item, f"{job_type.name}: argument *{name}[{index}]")
-            elif kind is kind.VAR_KEYWORD:
-                for key, item in value.items():
-                    check(key, f"{job_type.name}: the name of an argument")
-                    check(item, f"{job_type.name}: argument {key!r}")
-            else:
-                check(value, f"{job_type.name}: argument {name!r}")
-    except payload.TooLarge:
-        raise _too_large(job_type, f"over {limit:,}", limit) from None
-
-
-def _bound(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-    # A stand-in for the context: a **kwargs must not take its name, which would fail at the call only.
-    context = [None] if job_type.takes_context else []
-    try:
-        bound = job_type.signature.bind(*context, *args, **kwargs)
-    except TypeError as error:
-        raise InvalidJobType(
-            f"The arguments do not fit {job_type.name}{job_type.signature}: {error}. Nothing was enqueued."
-        ) from None
-    return list(bound.arguments.items())[len(context) :]

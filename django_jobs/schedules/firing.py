@@ -18,7 +18,8 @@ def key(name: str, slot: datetime) -> str:
 def job_of(schedule: Schedule, call: NewJob, slot: datetime, late: bool) -> NewJob:
     """Return the job of a slot. One that comes late is due now."""
     run_at = None if late else slot + offset(schedule)
-    return replace(call, idempotency_key=key(schedule.name, slot), schedule=schedule.name, slot=slot, run_at=run_at)
+    terms = replace(call.terms, schedule=schedule.name, slot=slot, run_at=run_at)
+    return NewJob(terms, call.payload, key(schedule.name, slot))
 
 
 def offset(schedule: Schedule) -> timedelta:

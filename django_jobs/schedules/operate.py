@@ -49,7 +49,8 @@ def run_now(schedule: Schedule, *, why: str, by: str) -> Job:
         raise InvalidJob(f"The schedule {schedule.name!r} is not stored, so nothing was made; save it first.")
     if wrong := status.fault(schedule):
         raise InvalidJob(f"The schedule {schedule.name!r} is broken, so nothing was made: {wrong}")
-    call = replace(definition.call(schedule), schedule=schedule.name)
+    call = definition.call(schedule)
+    call = call._replace(terms=replace(call.terms, schedule=schedule.name))
     found = engine(router.db_for_write(Schedule, instance=schedule))
     refuse_split_transaction(transaction_elsewhere(found.alias), found.alias)
     with found.on_working_connection(), transaction.atomic(using=found.alias):

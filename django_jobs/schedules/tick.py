@@ -178,7 +178,7 @@ def _fired(step: Step, made: list[int | None]) -> dict[str, Any]:
     return {
         "last_job": made[-1],
         "last_fired_at": Clock(),
-        "last_fired_slot": step.jobs[-1].slot,
+        "last_fired_slot": step.jobs[-1].terms.slot,
         "fired": step.state.fired + len(made),
     }
 

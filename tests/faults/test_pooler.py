@@ -12,6 +12,7 @@ import pytest
 from django.db import connections
 
 from django_jobs.engines.postgresql import PostgreSQLEngine
+from django_jobs.engines.postgresql_prepared import AFTER
 from django_jobs.models import Schedule
 from example_project import postgres
 from tests import router
@@ -55,6 +56,16 @@ def test_a_pooler_is_seen_and_nothing_is_set_on_its_sessions(
     for found in pooler.settings_of_sessions():
         assert not ours & set(found)
         assert not {name for name in found if "isolation" in name}
+
+
+def test_enqueueing_leaves_no_prepared_statement_on_sessions_that_others_get(pooler: Pooler, behind: str) -> None:
+    for alias, kept in ((ALIAS, 1), (behind, 0)):
+        router.jobs_alias = alias
+        for _ in range(AFTER + 3):
+            nothing.enqueue()
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_prepared_statements")
+            assert cursor.fetchone() == (kept,)
 
 
 def test_a_tree_and_enqueuers_behind_a_pooler_do_all_that_they_do_without(

@@ -53,7 +53,7 @@ class Life:
         assert self.state.last_slot is None or found.fields.get("last_slot", at) > self.state.last_slot
         for name, value in found.fields.items():
             setattr(self.state, name, value)
-        fired = [job.slot for job in found.jobs if job.slot is not None]
+        fired = [job.terms.slot for job in found.jobs if job.terms.slot is not None]
         self.fired += fired
         return fired
 

@@ -1,0 +1,42 @@
+"""The job that was just stored, from what was sent and the little that came back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import NOT_PROVIDED
+
+from django_jobs.engines.values import NewJob
+from django_jobs.models import Job
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIELDS = [field.attname for field in Job._meta.concrete_fields]
+_DEFAULTS: dict[str, Any] = {
+    field.attname: None if field.db_default is NOT_PROVIDED else field.db_default for field in Job._meta.concrete_fields
+}
+
+
+def made(connection: BaseDatabaseWrapper, new: NewJob, returned: Sequence[Any]) -> Job:
+    """Return the job as its row has it, from the id and three times in microseconds. Every job has lists and dicts of its
+    own."""
+    row = _DEFAULTS | new.parameters()
+    row["id"], run_at, expires_at, created_at = returned
+    row["created_at"] = _moment(connection, created_at)
+    row["run_at"] = row["created_at"] if run_at == created_at else _moment(connection, run_at)
+    row["expires_at"] = None if expires_at is None else _moment(connection, expires_at)
+    row["payload"], row["meta"], row["history"] = json.loads(new.payload), json.loads(new.terms.meta), []
+    return Job.from_db(connection.alias, _FIELDS, [row[name] for name in _FIELDS])
+
+
+def _moment(connection: BaseDatabaseWrapper, microseconds: int) -> datetime:
+    """Return a time as Django reads it from this connection: naive where the project has no time zones."""
+    found = EPOCH + timedelta(microseconds=microseconds)
+    zone = connection.timezone
+    if zone is None:
+        return found.astimezone(ZoneInfo(connection.timezone_name)).replace(tzinfo=None)
+    return found if zone is UTC else found.astimezone(zone)
