@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
-from django_jobs import payload
+from django_jobs import notify, payload
 from django_jobs.calls import Call
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
@@ -113,6 +113,7 @@ def _insert_unkeyed(found: Engine, items: Iterable[_Item], ids: list[int], keyed
         for item, made in zip(part, found.insert_many([item.new for item in part]), strict=True):
             assert made is not None
             ids[item.place] = made
+        notify.ready_if_due(found, [item.new for item in part])
 
 
 def _insert_keyed(found: Engine, keyed: list[_Item], ids: list[int]) -> None:
@@ -122,6 +123,7 @@ def _insert_keyed(found: Engine, keyed: list[_Item], ids: list[int]) -> None:
     for part in _parts(firsts):
         for item, made in zip(part, _insert_part(found, part, TRIES), strict=True):
             ids[item.place] = made
+        notify.ready_if_due(found, [item.new for item in part])
     for item, first in repeats:
         ids[item.place] = ids[first.place]
 

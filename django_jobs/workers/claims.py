@@ -16,6 +16,7 @@ from django_jobs.workers.limits import Limits
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, Region
+from django_jobs.workers.waking import Alert
 
 LARGEST_CLAIM = 500
 # Rows may be in other hands: a look that found something due is followed by another claim, at once and then more slowly.
@@ -65,6 +66,9 @@ class Claimer:
         # How many jobs this process has claimed in its life.
         self.claimed = 0
         self.full = False
+        self._alert = Alert()
+        # The last step claimed all that it asked for: there may be more.
+        self.came_full = False
         self._sent_at = 0.0
         self.given_at = 0.0
         # Grows, by another thread, when what ended may have left something to do.
@@ -84,10 +88,16 @@ class Claimer:
         self.news += 1
         self._idle_until = 0.0
 
+    def wake(self) -> None:
+        """Claim at the next step, and then keep looking for a while."""
+        self._idle_until, self._looked_idle = 0.0, False
+        self._alert.begin()
+
     def step(self) -> float:
         """Claim if there is room; return the seconds until the next step unless something happens before."""
         self._give_back_unanswered()
         self._say_parked(0)
+        self.came_full = False
         wanted = self._wanted()
         self.full = wanted <= 0
         if self.full:
@@ -160,6 +170,8 @@ class Claimer:
         self._say_parked(result.unknown)
         if result.jobs:
             self.claimed += len(result.jobs)
+            self.came_full = len(result.jobs) >= wanted
+            self._alert.found()
             self._region.set_phase(Phase.BUSY)
             assigned = [Assigned(self._free.popleft(), claimed, self._sent_at) for claimed in result.jobs]
             for item in assigned:
@@ -194,6 +206,7 @@ class Claimer:
             return 0.0
         poll = self._plan.settings.poll_interval
         pause = poll * random.uniform(0.9, 1.0) if self._due_in is None else min(self._due_in, poll)
+        pause = min(pause, self._alert.pause())
         self._looked_idle = True
         self._idle_until = time.monotonic() + pause
         return pause
