@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 
 from django.db import transaction
@@ -18,7 +18,7 @@ from django_jobs import log
 from django_jobs.conf import conf
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
-from django_jobs.engines.values import NewJob
+from django_jobs.engines.values import NewJob, Settlement
 
 WINDOW_SECONDS = 0.05
 # After an error nothing is sent for so long: the next would be likely to meet the same.
@@ -80,6 +80,12 @@ def ready_if_due(found: Engine, jobs: Iterable[NewJob]) -> None:
     """Do so for each queue in which one of these jobs is due now. One with a `run_at` is taken to be due later."""
     for queue in {job.queue for job in jobs if job.run_at is None and job.delay <= 0}:
         ready(found, queue)
+
+
+def ready_again(found: Engine, settlements: Iterable[Settlement], statuses: Mapping[int, str]) -> None:
+    """Do so, for any queue, if one of these ends of runs made its job ready, and due without a delay."""
+    if any(statuses.get(item.run.id) == "ready" and not item.delay for item in settlements):
+        ready(found, None)
 
 
 @lru_cache(maxsize=MOST_QUEUES)

@@ -165,8 +165,7 @@ def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: in
         for item in settlements:
             statuses |= _settle(engine, [item], max_uncounted)
         return statuses
-    if any(statuses.get(item.run.id) == "ready" and not item.delay for item in settlements):
-        notify.ready(engine, None)
+    notify.ready_again(engine, settlements, statuses)
     for item in settlements:
         if item.run.id in statuses and item.counts == "loss":
             log.job_lost(item.run.id, statuses[item.run.id], item.cause, item.error or "")
