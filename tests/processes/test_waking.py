@@ -15,12 +15,10 @@ from django.db import connections, transaction
 
 from django_jobs import pause, resume
 from django_jobs.models import Schedule
-from example_project import postgres
 from tests.app.jobs import leave_effect, nothing, wait_for_file
 from tests.app.storm_jobs import pay
 from tests.harness import RunWorkers, Tree, wait_for
 from tests.processes.common import effects, lines, on_postgresql, wait_for_effect, with_processes
-from tests.processes.outages import back, down
 
 pytestmark = [*with_processes, on_postgresql]
 # Longer than any test waits for a job, and so is what an idle worker does by itself.
@@ -94,11 +92,12 @@ def test_a_requeue_and_the_end_of_a_pause_start_jobs_at_once(tree: Tree) -> None
     tree.wait_for_status(job, "done", timeout=SOON)
     job.requeue()
     wait_for_effect(tree, "a", run=2, timeout=SOON)
-    for what in ({"queue": "default"}, {"type": leave_effect.name}):
-        pause(**what)  # type: ignore[arg-type]
+    kinds: list[dict[str, Any]] = [{"queue": "default"}, {"type": leave_effect.name}]
+    for what in kinds:
+        pause(**what)
         held = leave_effect.enqueue(str(what))
         wait_for(lambda: tree.count(pk=held.pk, parked="pause") or "queue" in what, SOON)  # noqa: B023
-        resume(**what)  # type: ignore[arg-type]
+        resume(**what)
         tree.wait_for_status(held, "done", timeout=SOON)
     assert workers.stop() == 0
 
@@ -162,17 +161,6 @@ def test_a_listener_whose_connection_was_ended_listens_again(tree: Tree) -> None
     run_one(tree)
     assert len(lines(workers, "listener: the connection broke")) == 1
     assert len(lines(workers, "NOTIFY")) == 1
-    assert workers.stop() == 0
-
-
-def test_after_an_outage_workers_are_woken_again(trees: Tree, server: postgres.Server) -> None:
-    workers = listening(trees)
-    run_one(trees)
-    with down(server, (workers, "supervisor")):
-        pass
-    wait_for(lambda: "supervisor" in back(workers))
-    wait_for(lambda: listeners(trees), what="it listens again")
-    run_one(trees, "after it")
     assert workers.stop() == 0
 
 
