@@ -54,7 +54,7 @@ class Supervisor:
         self._bell = Doorbell()
         self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
         self._drainer = Drainer(plan, self._crew)
-        pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living)
+        pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living, lambda: self._listener.listens)
         rescuer = Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff)
         outage = Outage("supervisor", plan.settings.lease)
         self._heart = Heart(self._engine, plan, pulse, rescuer, outage, self._bell.ring)

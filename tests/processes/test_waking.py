@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 from django.db import connections, transaction
+from django.db.models import F
 
 from django_jobs import pause, resume
-from django_jobs.models import Schedule
+from django_jobs.models import Schedule, Worker
 from tests.app.jobs import leave_effect, nothing, wait_for_file
 from tests.app.storm_jobs import pay
 from tests.harness import RunWorkers, Tree, wait_for
@@ -146,6 +148,18 @@ def test_with_listen_off_nobody_listens_and_jobs_are_found_by_looking(tree: Tree
     run_one(tree)
     assert listeners(tree) == []
     assert lines(workers, "NOTIFY") == []
+    assert workers.stop() == 0
+
+
+@pytest.mark.parametrize(("settings", "word"), [({}, "NOTIFY"), ({"LISTEN": False}, "poll")])
+def test_the_status_says_whether_workers_are_woken(tree: Tree, settings: dict[str, Any], word: str) -> None:
+    workers = tree.start("--no-scheduler", settings={"HEARTBEAT": 0.3, **settings})
+    workers.wait_until_ready()
+    rows = Worker.objects.using(tree.alias)
+    wait_for(lambda: rows.filter(listens=not settings, heartbeat_at__gt=F("started_at")), what="a heartbeat says so")
+    (row,) = json.loads(tree.run("jobs", "status", "--json").stdout)["workers"]
+    assert row["listens"] is not bool(settings)
+    assert tree.run("jobs", "status").stdout.splitlines()[-1].split()[-1] == word
     assert workers.stop() == 0
 
 
