@@ -60,7 +60,7 @@ def measure(url: str, options: argparse.Namespace) -> int:
         command += ["--processes", str(options.processes), "--threads", str(options.threads)]
         workers = subprocess.Popen(command, cwd=ROOT)
         try:
-            wait_until(lambda: _number(connection, LISTENS) == 2, "both listen")
+            wait_until(lambda: number_of(connection, LISTENS) == 2, "both listen")
             before = enqueue_all(connection, options, [str(path) for path in paths])
             wait_until(lambda: all(len(starts(path)) >= options.jobs for path in paths), "all have started")
         finally:
@@ -131,7 +131,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def _number(connection: psycopg.Connection, sql: str) -> int:
+def number_of(connection: psycopg.Connection, sql: str) -> int:
     row = connection.execute(sql).fetchone()
     assert row is not None
     return int(row[0])

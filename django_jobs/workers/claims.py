@@ -89,9 +89,9 @@ class Claimer:
         self._idle_until = 0.0
 
     def wake(self) -> None:
-        """Claim at the next step, and then keep looking for a while."""
-        self._idle_until, self._looked_idle = 0.0, False
-        self._alert.begin()
+        """End the rest, and then keep looking for a while."""
+        self._idle_until = min(self._idle_until, time.monotonic() + self._alert.begin())
+        self._looked_idle &= self._alert.is_contended
 
     def step(self) -> float:
         """Claim if there is room; return the seconds until the next step unless something happens before."""

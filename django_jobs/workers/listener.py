@@ -23,6 +23,8 @@ TRIAL_SECONDS = 2.0
 # Whoever heard nothing tries again so seldom: it will not change by itself.
 DEAF_SECONDS = 300.0
 LOOK_SECONDS = 1.0
+# Between what is heard and what is heard next: many may send.
+SPACING_SECONDS = 0.025
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 # No queue has a space in its name.
 TRIAL = "trial "
@@ -139,8 +141,11 @@ class Listener:
     def _hear(self, ear: Listening) -> None:
         """Have a process woken for each queue that is named, until the connection breaks."""
         while not self._outage.lasts:
-            for _ in {payload for payload in self._next(ear, LOOK_SECONDS) if self._is_served(payload)}:
+            served = {payload for payload in self._next(ear, LOOK_SECONDS) if self._is_served(payload)}
+            for _ in served:
                 self._waker.wake()
+            if served and self._told.wait(SPACING_SECONDS):
+                raise Ended
 
     def _next(self, ear: Listening, timeout: float) -> list[str]:
         sources: list[Any] = [ear, self._told]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Sequence
 
@@ -12,28 +13,62 @@ from django_jobs.workers.seats import Phase, Region
 # Longer than a process says nothing of further jobs after it has said that one came.
 ALERT_SECONDS = 0.1
 FIRST_PAUSE = 0.005
+FIRST_LAG, LONGEST_LAG = 0.005, 0.1
+# After so long without a wake-up, what others were is forgotten.
+CALM_SECONDS = 5.0
 
 
 class Alert:
-    """How a process looks that was woken: again and again until ALERT_SECONDS have brought nothing, ever more slowly."""
+    """How a process reacts that was woken, and how it then goes on looking.
+
+    It claims at once, unless others were faster the last times, since the supervisors of many hosts hear the same: then it
+    looks a little later, at random, and once for all that woke it until then. After it has found something it looks again and
+    again until ALERT_SECONDS have brought nothing, ever more slowly.
+    """
 
     def __init__(self) -> None:
-        self._since = -math.inf
-
-    def begin(self) -> None:
-        self._since = time.monotonic()
-
-    def found(self) -> None:
-        if self._lasts:
-            self.begin()
-
-    def pause(self) -> float:
-        """Return the seconds until the next look, infinite when it is over."""
-        return max(FIRST_PAUSE, (time.monotonic() - self._since) / 2) if self._lasts else math.inf
+        self._lag = 0.0
+        # When the look for the last wake-up is to be made; None after it.
+        self._due: float | None = None
+        self._woken_at = self._found_at = self._since = -math.inf
 
     @property
-    def _lasts(self) -> bool:
-        return time.monotonic() - self._since < ALERT_SECONDS
+    def is_contended(self) -> bool:
+        """Whether somebody else was faster, more than once."""
+        return self._lag > FIRST_LAG
+
+    def begin(self) -> float:
+        """Note a wake-up; return the seconds after which to look."""
+        now = time.monotonic()
+        if now - self._woken_at > CALM_SECONDS:
+            self._lag = 0.0
+        self._woken_at = now
+        if self._due is None:
+            self._due = now + (random.uniform(0.0, self._lag) if self.is_contended else 0.0)
+        if not self.is_contended:
+            self._since = now
+        return max(self._due - now, 0.0)
+
+    def found(self) -> None:
+        """Note that a claim brought something."""
+        now = time.monotonic()
+        if self._due is not None or now - self._since < ALERT_SECONDS:
+            self._since = self._found_at = now
+        if self._due is not None:
+            self._lag = self._lag / 2 if self._lag > FIRST_LAG else 0.0
+            self._due = None
+
+    def pause(self) -> float:
+        """Note that a look brought nothing; return the seconds until the next, infinite when none is called for."""
+        now, pause = time.monotonic(), math.inf
+        if self._due is not None and self._due > now:
+            pause = self._due - now
+        elif self._due is not None:
+            self._due = None
+            if now - self._found_at >= ALERT_SECONDS:  # else it was ourselves who have found it
+                self._lag = min(max(2 * self._lag, FIRST_LAG), LONGEST_LAG)
+        passed = now - self._since
+        return pause if passed >= ALERT_SECONDS else min(pause, max(FIRST_PAUSE, passed / 2))
 
 
 class Waker:

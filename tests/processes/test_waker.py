@@ -15,7 +15,7 @@ from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.listener import Listener
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.seats import Phase, SeatMap
-from django_jobs.workers.waking import ALERT_SECONDS, Alert, Waker
+from django_jobs.workers.waking import ALERT_SECONDS, LONGEST_LAG, Alert, Waker
 from django_jobs.workers.watchdog import watchdog
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, with_tables
@@ -93,28 +93,88 @@ def test_a_process_that_found_more_than_it_can_take_wakes_another_and_never_itse
     assert found.regions[2].woken_at == 0
 
 
-def test_one_that_was_woken_looks_ever_more_slowly_until_a_tenth_of_a_second_brought_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr("django_jobs.workers.waking.time.monotonic", lambda: now[0])
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("django_jobs.workers.waking.time.monotonic", lambda: self.now)
+
+    def looks(self, alert: Alert) -> list[float]:
+        """Look as long as the alert says, and find nothing; return the pauses."""
+        pauses = []
+        while (pause := alert.pause()) < 1:
+            pauses.append(pause)
+            self.now += pause
+        return pauses
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_one_that_was_woken_claims_at_once_and_looks_ever_more_slowly_for_a_tenth_of_a_second(clock: Clock) -> None:
     alert = Alert()
-    assert alert.pause() == float("inf")
-    alert.begin()
-    pauses = []
-    while (pause := alert.pause()) < 1:
-        pauses.append(pause)
-        now[0] += pause
+    assert clock.looks(alert) == []
+    assert alert.begin() == 0
+    pauses = clock.looks(alert)
     assert pauses == sorted(pauses)
     assert (min(pauses), 5 <= len(pauses) <= 10) == (0.005, True)
-    assert ALERT_SECONDS <= now[0] - 100.0 < 2 * ALERT_SECONDS
-    alert.found()  # what it finds by itself later has nothing to do with it
-    assert alert.pause() == float("inf")
+    assert ALERT_SECONDS <= clock.now - 100.0 < 2 * ALERT_SECONDS
+
+
+def test_what_it_finds_keeps_it_looking_and_what_it_finds_by_itself_later_does_not(clock: Clock) -> None:
+    alert = Alert()
     alert.begin()
-    now[0] += 0.09
+    for _ in range(5):
+        alert.found()
+        clock.now += 0.09
+    found = clock.now - 0.09
+    clock.looks(alert)
+    assert clock.now - found >= ALERT_SECONDS
     alert.found()
-    now[0] += 0.09
-    assert alert.pause() < 1
+    assert clock.looks(alert) == []
+
+
+def test_where_others_are_faster_it_looks_later_and_once_for_many_wake_ups(clock: Clock) -> None:
+    alert, lags = Alert(), []
+    for _ in range(50):
+        lag = alert.begin()
+        assert alert.begin() == lag
+        lags.append(lag)
+        clock.now += lag
+        if alert.is_contended:
+            assert clock.looks(alert) == []
+        else:
+            clock.looks(alert)
+    assert lags[:2] == [0, 0]
+    assert 0.02 < max(lags) <= LONGEST_LAG
+    for _ in range(5):
+        clock.now += alert.begin()
+        alert.found()
+    assert not alert.is_contended
+    assert clock.looks(alert)
+
+
+def test_after_a_calm_it_claims_at_once_again(clock: Clock) -> None:
+    alert = Alert()
+    for _ in range(10):
+        clock.now += alert.begin()
+        clock.looks(alert)
+    assert alert.is_contended
+    clock.now += 6.0
+    assert alert.begin() == 0
+    assert clock.looks(alert)
+
+
+def test_a_wake_up_for_what_it_has_found_already_is_no_sign_of_others(clock: Clock) -> None:
+    alert = Alert()
+    alert.begin()
+    for _ in range(20):
+        alert.found()
+        clock.now += 0.01
+        alert.begin()
+        assert alert.pause() < 1
+    assert not alert.is_contended
 
 
 # The thread that listens.
