@@ -71,8 +71,8 @@ def ready(found: Engine, queue: str | None) -> None:
             hook()
         return
     hooks = connection.run_on_commit
-    # Of many enqueues in a row the first one's is enough, unless a savepoint takes it away sooner than the next one's.
-    if not (hooks and hooks[-1][1] is hook and hooks[-1][0] <= set(connection.savepoint_ids)):
+    # Of many enqueues in a row the first one's is enough: a savepoint that is rolled back has taken it away.
+    if not (hooks and hooks[-1][1] is hook):
         transaction.on_commit(hook, using=found.alias, robust=True)
 
 

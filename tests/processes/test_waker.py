@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
 from django_jobs.engines.base import Engine
 from django_jobs.workers.doorbell import Doorbell
@@ -189,9 +189,14 @@ class Counting:
 
 
 @pytest.fixture
-def listener(engine: Engine) -> Iterator[Listener]:
-    settled = plan(engine.alias)
-    found = Listener(engine, replace(settled, queues=("mail", "b")), Outage("supervisor", 30.0), Counting())
+def outage() -> Outage:
+    return Outage("supervisor", 30.0)
+
+
+@pytest.fixture
+def listener(request: pytest.FixtureRequest, engine: Engine, outage: Outage) -> Iterator[Listener]:
+    queues = getattr(request, "param", None)
+    found = Listener(engine, replace(plan(engine.alias), queues=queues), outage, Counting())
     found.start()
     wait_for(lambda: found.listens)
     yield found
@@ -206,10 +211,11 @@ def engine(vendor: str, transactional_db: None) -> Engine:
     return engine_of()
 
 
+@pytest.mark.parametrize(("listener", "times"), [(("mail", "b"), 3), (None, 5)], indirect=["listener"])
 @on_postgresql
 @with_tables
 def test_a_process_is_woken_for_the_queues_that_are_served_and_once_for_each(
-    engine: Engine, listener: Listener
+    engine: Engine, listener: Listener, times: int
 ) -> None:
     waker = listener._waker
     assert isinstance(waker, Counting)
@@ -220,8 +226,20 @@ def test_a_process_is_woken_for_the_queues_that_are_served_and_once_for_each(
         for queue in sent:
             cursor.execute("SELECT pg_notify(%s, %s)", [engine.channel(), queue])
         cursor.execute("COMMIT")
-    wait_for(lambda: waker.times >= 4)
-    assert waker.times == 4
+    wait_for(lambda: waker.times > times)
+    assert waker.times == 1 + times
+
+
+@on_postgresql
+@with_tables
+def test_after_an_outage_that_others_noticed_it_connects_anew_and_wakes(listener: Listener, outage: Outage) -> None:
+    waker = listener._waker
+    assert isinstance(waker, Counting)
+    outage.failed(OperationalError("away"))
+    wait_for(lambda: not listener.listens)
+    before = waker.times
+    outage.over()
+    wait_for(lambda: listener.listens and waker.times == before + 1)
 
 
 @on_postgresql

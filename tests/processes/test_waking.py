@@ -17,10 +17,10 @@ from django.db.models import F
 
 from django_jobs import pause, resume
 from django_jobs.models import Schedule, Worker
-from tests.app.jobs import leave_effect, nothing, wait_for_file
+from tests.app.jobs import leave_effect, nothing, stop_when_asked, wait_for_file
 from tests.app.storm_jobs import pay
 from tests.harness import RunWorkers, Tree, wait_for
-from tests.processes.common import effects, lines, on_postgresql, wait_for_effect, with_processes
+from tests.processes.common import effects, ends, lines, on_postgresql, wait_for_effect, with_processes
 
 pytestmark = [*with_processes, on_postgresql]
 # Longer than any test waits for a job, and so is what an idle worker does by itself.
@@ -130,6 +130,17 @@ def test_what_is_given_back_at_a_stop_is_taken_by_others_at_once(tree: Tree, tmp
     wait_for_effect(tree, "a:start", run=2, timeout=SOON)
     (tmp_path / "go").touch()
     tree.wait_for_status(job, "done")
+    assert others.stop() == 0
+
+
+def test_a_run_that_wants_to_be_run_again_at_once_is_taken_by_others(tree: Tree) -> None:
+    stopping = listening(tree)
+    job = stop_when_asked.enqueue("a")
+    wait_for_effect(tree, "a:start")
+    others = listening(tree)
+    assert stopping.stop() == 0
+    wait_for_effect(tree, "a:start", run=2, timeout=SOON)
+    assert ends(job.refresh()) == [(1, "snoozed")]
     assert others.stop() == 0
 
 
