@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
+from typing import Any
 
 from django.db import transaction
 
@@ -70,7 +71,8 @@ def ready(found: Engine, queue: str | None) -> None:
         if connection.autocommit:
             hook()
         return
-    if connection.atomic_blocks[0]._from_testcase:
+    blocks: Any = connection.atomic_blocks
+    if blocks[0]._from_testcase:
         return  # never committed, and a test may count the hooks
     hooks = connection.run_on_commit
     # Of many enqueues in a row the first one's is enough: a savepoint that is rolled back has taken it away.
