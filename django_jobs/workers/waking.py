@@ -13,6 +13,8 @@ from django_jobs.workers.seats import Phase, Region
 # Longer than a process says nothing of further jobs after it has said that one came.
 ALERT_SECONDS = 0.1
 FIRST_PAUSE = 0.005
+# Whoever woke it would say something of a further job by then.
+LAST_SECONDS = 0.06
 FIRST_LAG, LONGEST_LAG = 0.005, 0.1
 # After so long without a wake-up, what others were is forgotten.
 CALM_SECONDS = 5.0
@@ -22,8 +24,8 @@ class Alert:
     """How a process reacts that was woken, and how it then goes on looking.
 
     It claims at once, unless others were faster the last times, since the supervisors of many hosts hear the same: then it
-    looks a little later, at random, and once for all that woke it until then. After it has found something it looks again and
-    again until ALERT_SECONDS have brought nothing, ever more slowly.
+    looks a little later, at random, once for all that woke it until then, and once more LAST_SECONDS after the last of it.
+    Where it is alone it looks again and again until ALERT_SECONDS have brought nothing, ever more slowly.
     """
 
     def __init__(self) -> None:
@@ -52,11 +54,13 @@ class Alert:
     def found(self) -> None:
         """Note that a claim brought something."""
         now = time.monotonic()
-        if self._due is not None or now - self._since < ALERT_SECONDS:
-            self._since = self._found_at = now
+        was_called_for = self._due is not None or now - self._since < ALERT_SECONDS
         if self._due is not None:
             self._lag = self._lag / 2 if self._lag > FIRST_LAG else 0.0
             self._due = None
+        if was_called_for:
+            self._found_at = now
+            self._since = self._since if self.is_contended else now
 
     def pause(self) -> float:
         """Note that a look brought nothing; return the seconds until the next, infinite when none is called for."""
@@ -67,6 +71,9 @@ class Alert:
             self._due = None
             if now - self._found_at >= ALERT_SECONDS:  # else it was ourselves who have found it
                 self._lag = min(max(2 * self._lag, FIRST_LAG), LONGEST_LAG)
+        if self.is_contended:
+            last = self._woken_at + LAST_SECONDS - now
+            return min(pause, last) if last > 0 else pause
         passed = now - self._since
         return pause if passed >= ALERT_SECONDS else min(pause, max(FIRST_PAUSE, passed / 2))
 
