@@ -105,8 +105,37 @@ def queue_name(value: Any) -> str:
     return value
 
 
-def _setting(default: Any, convert: Callable[[Any], Any]) -> Any:
-    return field(default=default, metadata={"convert": convert})
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("give True or False")
+    return value
+
+
+def _dsn(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str) and value.strip() and _parsed(value):
+            return value
+    except ValueError:
+        pass
+    raise ValueError("give a connection string, as in postgresql://user@host:5432/name, or None for the jobs' database")
+
+
+def _parsed(dsn: str) -> dict[str, Any]:
+    try:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        return {"dsn": dsn}  # nothing will ever connect with it
+    try:
+        return conninfo_to_dict(dsn)
+    except (psycopg.Error, UnicodeError) as error:
+        raise ValueError from error
+
+
+def _setting(default: Any, convert: Callable[[Any], Any], secret: bool = False) -> Any:
+    return field(default=default, metadata={"convert": convert, "secret": secret}, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +148,8 @@ class Conf:
     lease: float = _setting(30.0, _duration)
     heartbeat: float = _setting(10.0, _duration)
     poll_interval: float = _setting(1.0, _duration)
+    listen: bool = _setting(True, _flag)
+    listen_dsn: str | None = _setting(None, _dsn, secret=True)
     shutdown_grace: float = _setting(25.0, _duration)
     drain: float = _setting(60.0, _duration)
     max_jobs_per_process: int | None = _setting(None, _whole_or_none)
@@ -167,7 +198,8 @@ def _read(given: object) -> tuple[Conf, list[str]]:
         try:
             values[known[key].name] = known[key].metadata["convert"](value)
         except (ValueError, InvalidJob) as error:
-            faults.append(f"DJANGO_JOBS[{key!r}] is {shown(value)}; {str(error).rstrip('.')}.")
+            said = "cannot be used" if known[key].metadata.get("secret") else f"is {shown(value)}"
+            faults.append(f"DJANGO_JOBS[{key!r}] {said}; {str(error).rstrip('.')}.")
     found = Conf(**values)
     return found, faults or _impossible_pairs(found)
 

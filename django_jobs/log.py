@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_jobs")
 FAILURE_SECONDS = 5.0
+WAKE_UP_SECONDS = 60.0
 _failures_said: dict[str, float] = {}
 _long_atomic: set[str] = set()
 
@@ -268,10 +269,10 @@ def loop_failed(name: str) -> None:
         say(logging.ERROR, "%s failed; it goes on", name, exc_info=True)
 
 
-def is_to_be_said(failure: str) -> bool:
+def is_to_be_said(failure: str, seconds: float = FAILURE_SECONDS) -> bool:
     # What fails again and again, as with a table that somebody locked, is not said each time.
     now = time.monotonic()
-    if now - _failures_said.get(failure, -FAILURE_SECONDS) < FAILURE_SECONDS:
+    if now - _failures_said.get(failure, -seconds) < seconds:
         return False
     _failures_said[failure] = now
     return True
@@ -290,3 +291,24 @@ def connection_broke(process: str, error: BaseException) -> None:
     if is_to_be_said(f"{process}: connection"):
         said = str(error).strip().replace("\n", " ")
         say(logging.WARNING, "%s: the connection broke and is made anew: %s", process, said)
+
+
+def wake_up_failed(error: BaseException) -> None:
+    if is_to_be_said("Waking idle workers", WAKE_UP_SECONDS):
+        say(logging.WARNING, "Idle workers could not be woken, and find new jobs by themselves: %s", _in_a_line(error))
+
+
+def listens() -> None:
+    say(logging.INFO, "Idle workers are woken by NOTIFY when a job is enqueued")
+
+
+def does_not_listen(interval: float, why: str) -> None:
+    say(logging.WARNING, "Idle workers are not woken by NOTIFY, and look for jobs every %g s: %s", interval, why)
+
+
+def _in_a_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def listener_stopped() -> None:
+    say(logging.ERROR, "The thread that listens for new jobs had ended; it is started again")

@@ -72,7 +72,8 @@ def pause(
 
 def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool:  # noqa: A002
     """Have the jobs of a paused queue or type be started again; return whether it was paused."""
-    from django_jobs.engines import jobs_alias
+    from django_jobs import notify
+    from django_jobs.engines import engine, jobs_alias
     from django_jobs.models import Pause
     from django_jobs.models.clock import Clock
 
@@ -84,6 +85,7 @@ def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool
         rows.filter(until__lte=Clock()).delete()
         if deleted:
             log.when_committed(rows.db, log.resumed, kind, name)
+            notify.ready(engine(rows.db), queue)  # the jobs of a type may be in any
     return bool(deleted)
 
 

@@ -138,6 +138,7 @@ def _workers(alias: str) -> list[dict[str, Any]]:
             "types": len(worker.types),
             "threads": worker.threads,
             "live": worker.live,
+            "listens": worker.listens,
             "heartbeat_seconds": _seconds(worker.heartbeat_at, worker.clock),
         }
         for worker in rows

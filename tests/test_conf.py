@@ -22,6 +22,8 @@ def test_without_settings_the_documented_defaults_hold(settings: Any) -> None:
         lease=30.0,
         heartbeat=10.0,
         poll_interval=1.0,
+        listen=True,
+        listen_dsn=None,
         shutdown_grace=25.0,
         drain=60.0,
         max_jobs_per_process=None,
@@ -48,6 +50,8 @@ def test_given_values_are_taken_and_durations_may_be_timedeltas(settings: Any) -
         "LEASE": timedelta(minutes=1),
         "HEARTBEAT": 20,
         "POLL_INTERVAL": 0.5,
+        "LISTEN": False,
+        "LISTEN_DSN": "postgresql://me@db:5432/shop",
         "BACKOFF": (1, 2, 60),
         "ENQUEUE_TIMEOUT": timedelta(milliseconds=1),
     }
@@ -57,6 +61,8 @@ def test_given_values_are_taken_and_durations_may_be_timedeltas(settings: Any) -
         lease=60.0,
         heartbeat=20.0,
         poll_interval=0.5,
+        listen=False,
+        listen_dsn="postgresql://me@db:5432/shop",
         backoff=Backoff(base=1, factor=2, cap=60),
         enqueue_timeout=0.001,
     )
@@ -83,7 +89,7 @@ def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings:
         conf()
     known = (
         "ATOMIC_IDLE, BACKOFF, DEFAULT_TIMEOUT, DRAIN, EFFECT_WINDOW, ENQUEUE_TIMEOUT, HEARTBEAT, IDEMPOTENCY_WINDOW, "
-        "LEASE, MAX_ATTEMPTS, MAX_JOBS_PER_PROCESS, MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, "
+        "LEASE, LISTEN, LISTEN_DSN, MAX_ATTEMPTS, MAX_JOBS_PER_PROCESS, MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, "
         "MAX_UNCOUNTED, MISSED_GRACE, OLDEST_SHARE, POLL_INTERVAL, PROCESSES, QUEUES, SHUTDOWN_GRACE, "
         "SOLO_MEMORY, SOLO_PROCESSES, STATS_FOR, THREADS"
     )
@@ -212,6 +218,22 @@ def test_a_bad_list_of_queues_is_named_with_the_remedy(value: object, remedy: st
 )
 def test_a_bad_backoff_is_named_with_the_remedy(value: object, remedy: str) -> None:
     assert problems({"BACKOFF": value}) == [f"DJANGO_JOBS['BACKOFF'] is {value!r}; {remedy}."]
+
+
+@pytest.mark.parametrize("value", [None, 1, 0, "yes"])
+def test_whether_to_listen_is_said_by_true_or_false(value: object) -> None:
+    assert problems({"LISTEN": value}) == [f"DJANGO_JOBS['LISTEN'] is {value!r}; give True or False."]
+
+
+@pytest.mark.parametrize("value", ["", " ", 7, b"host=db", "secret", "postgresql://me:secret@[db/x", "host=db secret"])
+def test_a_connection_string_that_cannot_be_used_is_named_without_being_shown(value: object) -> None:
+    (fault,) = problems({"LISTEN_DSN": value})
+    assert fault.startswith("DJANGO_JOBS['LISTEN_DSN'] cannot be used; give a connection string, as in postgresql://")
+    assert "secret" not in fault
+
+
+def test_a_connection_string_is_not_shown_with_the_settings() -> None:
+    assert "secret" not in repr(Conf(listen_dsn="postgresql://me:secret@db/x"))
 
 
 @pytest.mark.parametrize("given", [{"HEARTBEAT": 11}, {"LEASE": 29}, {"LEASE": 9, "HEARTBEAT": 3.01}])

@@ -42,6 +42,7 @@ LAYERS = [
     ["calls"],
     ["engines"],
     ["log"],
+    ["notify"],
     ["pauses"],
     ["queue", "explain"],
     ["schedules", "effects"],

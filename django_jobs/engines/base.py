@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -29,6 +30,17 @@ def milliseconds(seconds: float) -> int:
     return min(max(1, round(seconds * 1000)), 2**31 - 1)
 
 
+class Listening(Protocol):
+    """A connection that hears what other processes tell; DATABASE_ERRORS when it broke."""
+
+    def fileno(self) -> int: ...
+
+    def heard(self) -> list[str]:
+        """Return what has come, without waiting."""
+
+    def close(self) -> None: ...
+
+
 class Engine(ABC):
     """What the queue asks of a database. Every method is one step, and safe to repeat after a lost answer."""
 
@@ -38,6 +50,8 @@ class Engine(ABC):
     # From so many seconds on an atomic run is warned about, and why.
     long_atomic: float
     long_atomic_cost: str
+    # Whether it can tell other processes that jobs have come.
+    notifies = False
 
     def __init__(self, alias: str) -> None:
         self.alias = alias
@@ -225,6 +239,21 @@ class Engine(ABC):
     def acting(self) -> AbstractContextManager[None]:
         """Return a transaction for what a person does to jobs, inside the caller's if there is one: it may write from
         its start, and raises StateConflict when it waited for others as long as an enqueue would."""
+
+    def notify(self, payload: str) -> None:
+        """Tell whoever listens, outside the caller's transaction. Raises what the database, or the driver, does."""
+        raise NotImplementedError
+
+    def channel(self) -> str:
+        """Return the name of the channel on which `notify` tells."""
+        raise NotImplementedError
+
+    def listen(self, channel: str, dsn: str | None, options: dict[str, Any], timeout: float) -> Listening:
+        """Connect and listen, by a connection string or, with None, as to the jobs; answer within `timeout` seconds.
+
+        `options` are parameters of the connection for which the string, or the project, has none.
+        """
+        raise NotImplementedError
 
     def probe(self, timeout: float) -> bool:
         """Tell, on a new connection and within `timeout` seconds, whether the database answers and can be written.

@@ -4,8 +4,10 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django_jobs.engines.base import milliseconds
+from django_jobs.engines import postgresql_wake
+from django_jobs.engines.base import Listening, milliseconds
 from django_jobs.engines.causes import EXPIRED, EXPIRED_ENTRY, LEASE_RAN_OUT
+from django_jobs.engines.idle import close_if_unusable
 from django_jobs.engines.postgresql_atomic import PostgreSQLAtomic
 from django_jobs.engines.postgresql_session import is_pooled, set_up, why_not_writable
 from django_jobs.engines.sql import statement
@@ -30,6 +32,7 @@ LARGE_RESULT = 20_000
 class PostgreSQLEngine(PostgreSQLAtomic):
     name = "postgresql"
     reaps_by_lease = True
+    notifies = True
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
@@ -173,6 +176,21 @@ class PostgreSQLEngine(PostgreSQLAtomic):
                 "WHERE status = 'running' AND locked_until < clock_timestamp())"
             )
             return bool(cursor.fetchone()[0])
+
+    def notify(self, payload: str) -> None:
+        try:
+            postgresql_wake.send(self.connection, payload)
+        except Exception:
+            close_if_unusable(self.connection)
+            raise
+
+    def channel(self) -> str:
+        return postgresql_wake.channel(self.connection)
+
+    def listen(self, channel: str, dsn: str | None, options: dict[str, Any], timeout: float) -> Listening:
+        known = postgresql_wake.parameters(self.connection.get_connection_params(), dsn)
+        name = {"application_name": options["application_name"]}
+        return postgresql_wake.Ear({**options, **known, **name}, channel, timeout)
 
     def why_not_writable(self, timeout: float) -> str | None:
         return why_not_writable(self.connection.get_connection_params(), timeout)

@@ -97,10 +97,11 @@ def _workers(workers: list[dict[str, Any]]) -> list[str]:
             row["types"],
             row["heartbeat_seconds"],
             "live" if row["live"] else "silent",
+            "NOTIFY" if row["listens"] else "poll",
         ]
         for row in workers
     ]
-    return table(("worker", "queues", "threads", "types", "heartbeat s ago", "state"), rows)
+    return table(("worker", "queues", "threads", "types", "heartbeat s ago", "state", "woken by"), rows)
 
 
 def listing(rows: list[dict[str, Any]]) -> list[str]:

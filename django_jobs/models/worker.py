@@ -15,6 +15,7 @@ class Worker(models.Model):
     queues = models.JSONField(_("queues served"), null=True, blank=True)
     types = models.JSONField(_("types known"))
     threads = models.IntegerField(_("threads"))
+    listens = models.BooleanField(_("woken by NOTIFY"), db_default=False)
     started_at = models.DateTimeField(_("started at"), db_default=Now())
     heartbeat_at = models.DateTimeField(_("last heartbeat at"), db_default=Now())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_jobs import payload
+from django_jobs import notify, payload
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import NewJob
@@ -30,7 +30,9 @@ def enqueue(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: di
     if not using.detached:
         refuse_split_transaction(transaction_elsewhere(found.alias), found.alias)
     if new.idempotency_key is None:
-        return found.insert(new)
+        job = found.insert(new)
+        notify.ready_if_due(found, [new])
+        return job
     return _insert_once(found, new, new.idempotency_key)
 
 
@@ -39,6 +41,7 @@ def _insert_once(found: Engine, new: NewJob, key: str) -> Job:
     for _ in range(TRIES):
         inserted = found.insert_keyed(new, key)
         if inserted is not None:
+            notify.ready_if_due(found, [new])
             return inserted
         holder = found.holder(key)
         if holder is not None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
-from django_jobs import payload
+from django_jobs import notify, payload
 from django_jobs.calls import Call
 from django_jobs.conf import conf
 from django_jobs.engines import engine
@@ -164,6 +164,7 @@ class _Part:
             for place, made in zip(self._places, self._found.insert_many(self._new), strict=True):
                 assert made is not None
                 self._ids[place] = made
+            notify.ready_if_due(self._found, self._new)
         self._new, self._places, self._size = [], [], 0
 
 
@@ -174,6 +175,7 @@ def _insert_keyed(found: Engine, keyed: list[_Item], ids: list[int]) -> None:
     for part in _parts(firsts):
         for item, made in zip(part, _insert_part(found, part, TRIES), strict=True):
             ids[item.place] = made
+        notify.ready_if_due(found, [item.new for item in part])
     for item, first in repeats:
         ids[item.place] = ids[first.place]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from django.db import IntegrityError
 from django.db.models import Case, F, Value, When
 
-from django_jobs import log, payload
+from django_jobs import log, notify, payload
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict, WaitTimeout, shown
@@ -98,7 +98,7 @@ def _requeue(seen: Any, said: str) -> bool:
     key = seen.idempotency_key or seen.meta.get("key")
     try:
         with found.acting():
-            return _change(
+            requeued = _change(
                 seen,
                 "is requeued",
                 said,
@@ -115,6 +115,9 @@ def _requeue(seen: Any, said: str) -> bool:
                 idempotency_key=key,
                 history=_history(seen, REQUEUED, said),
             )
+            if requeued and not seen.suspect:
+                notify.ready(found, seen.queue)
+            return requeued
     except IntegrityError:
         holder = found.holder(key)
         if holder is None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from django.db import InterfaceError, OperationalError, transaction
 
-from django_jobs import log, registry
+from django_jobs import log, notify, registry
 from django_jobs.backoff import Backoff
 from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import DEADLINE, LEASE_RAN_OUT
@@ -165,6 +165,7 @@ def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: in
         for item in settlements:
             statuses |= _settle(engine, [item], max_uncounted)
         return statuses
+    notify.ready_again(engine, settlements, statuses)
     for item in settlements:
         if item.run.id in statuses and item.counts == "loss":
             log.job_lost(item.run.id, statuses[item.run.id], item.cause, item.error or "")

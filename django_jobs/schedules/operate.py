@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from django.db import router, transaction
 
-from django_jobs import log
+from django_jobs import log, notify
 from django_jobs.engines import engine
 from django_jobs.exceptions import InvalidJob
 from django_jobs.models import Job, Schedule, ScheduleState
@@ -55,6 +55,7 @@ def run_now(schedule: Schedule, *, why: str, by: str) -> Job:
     refuse_split_transaction(transaction_elsewhere(found.alias), found.alias)
     with found.on_working_connection(), transaction.atomic(using=found.alias):
         job = found.insert(call)
+        notify.ready_if_due(found, [call])
         log.when_committed(found.alias, schedule_log.schedule_act, schedule.name, f"run now, as job {job.pk},", by, why)
     return job
 

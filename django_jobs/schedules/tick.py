@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.db import DatabaseError, transaction
 
-from django_jobs import log
+from django_jobs import log, notify
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import EnqueueTimeout
@@ -162,12 +162,18 @@ def _turn_into(step: Step, instead: Step) -> None:
 def _write(engine: Engine, steps: Sequence[Step]) -> None:
     jobs = [job for step in steps for job in step.jobs]
     made = iter(_stored(engine, jobs) if jobs else [])
+    for queue in {job.terms.queue for step in steps for job in step.jobs if _is_due(job, step)}:
+        notify.ready(engine, queue)
     states = ScheduleState.objects.using(engine.alias)
     for step in steps:
         fields = step.fields
         if step.jobs:
             fields = {**fields, **_fired(step, list(islice(made, len(step.jobs))))}
         states.filter(pk=step.state.pk).update(**{name: _as_row(value, engine.alias) for name, value in fields.items()})
+
+
+def _is_due(job: NewJob, step: Step) -> bool:
+    return job.terms.run_at is None or job.terms.run_at <= step.state.clock
 
 
 def _as_row(value: Any, alias: str) -> Any:

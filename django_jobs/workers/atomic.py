@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, OperationalError, transaction
 
-from django_jobs import log
+from django_jobs import log, notify
 from django_jobs.conf import Conf
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.values import Claimed, Done, Run, Settlement
@@ -209,6 +209,7 @@ class AtomicRun:
                 statuses = self._engine.complete([outcome])
             else:
                 statuses = self._engine.settle([outcome], self._settings.max_uncounted)
+                notify.ready_again(self._engine, [outcome], statuses)
         except DATABASE_ERRORS as error:
             if isinstance(error, DataError | IntegrityError) or is_contention(error):
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from django_jobs.workers.limits import Limits
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, Region
+from django_jobs.workers.waking import Alert
 
 LARGEST_CLAIM = 500
 # Rows may be in other hands: a look that found something due is followed by another claim, at once and then more slowly.
@@ -25,6 +27,7 @@ PARKED_SECONDS = 1.0
 LOST_CHECK_SECONDS = 1.0
 # Every lane is looked at from its beginning once in so many seconds, or in so many times what that takes.
 LOOK_SECONDS = 0.9
+WOKEN_SECONDS = 0.1
 LOOK_SHARE = 20
 
 
@@ -57,7 +60,8 @@ class Claimer:
         self._strangers = 0
         self._looked_idle = False
         self._lanes = Lanes(plan.settings.oldest_share)
-        self._look_at = 0.0
+        self._looked_at = -math.inf
+        self._look_took = 0.0
         self._due_in: float | None = None
         self._idle_until = 0.0
         self._parked_waiting = False
@@ -71,6 +75,10 @@ class Claimer:
         # How many jobs this process has claimed in its life.
         self.claimed = 0
         self.full = False
+        self._alert = Alert()
+        self._woken = False
+        # The last step claimed all that it asked for: there may be more.
+        self.came_full = False
         self._sent_at = 0.0
         self.given_at = 0.0
         # Grows, by another thread, when what ended may have left something to do.
@@ -90,10 +98,17 @@ class Claimer:
         self.news += 1
         self._idle_until = 0.0
 
+    def wake(self) -> None:
+        """End the rest, and then keep looking for a while."""
+        self._idle_until = min(self._idle_until, time.monotonic() + self._alert.begin())
+        self._looked_idle &= self._alert.is_contended
+        self._woken = True
+
     def step(self) -> float:
         """Claim if there is room; return the seconds until the next step unless something happens before."""
         self._give_back_unanswered()
         self._say_parked(0)
+        self.came_full = False
         wanted = self._wanted()
         self.full = wanted <= 0
         if self.full:
@@ -101,11 +116,13 @@ class Claimer:
         if self.idle:
             return self._idle_until - time.monotonic()
         news = self.news
-        # Idle, a look is all that is sent.
-        if (self._looked_idle or self._may_look()) and not self._is_due():
+        # Idle, a look is all that is sent; woken, the job is most likely in a lane that is known.
+        may_look = self._may_look() and not (self._woken and self._lanes)
+        if (self._looked_idle or may_look) and not self._is_due():
             return self._rest(news)
         self._looked_idle = False
         if self._claim(wanted):
+            self._woken = False
             self._fruitless = 0
             return 0.0
         return self._contended() if self._is_due() else self._rest(news)
@@ -179,6 +196,8 @@ class Claimer:
         self._say_parked(result.unknown)
         if result.jobs:
             self.claimed += len(result.jobs)
+            self.came_full = len(result.jobs) >= wanted
+            self._alert.found()
             self._region.set_phase(Phase.BUSY)
             assigned = [Assigned(self._free.popleft(), claimed, self._sent_at) for claimed in result.jobs]
             now = time.monotonic()
@@ -202,14 +221,19 @@ class Claimer:
 
     def _may_look(self) -> bool:
         """Whether the next look from the beginning of each lane may be made: it may have to read what is long claimed."""
-        return time.monotonic() >= self._look_at
+        return time.monotonic() >= self._next_look()
+
+    def _next_look(self) -> float:
+        # A job that somebody told of, and that no claim has met, may be in a lane that is new here.
+        soon = WOKEN_SECONDS if self._woken else min(LOOK_SECONDS, self._plan.settings.poll_interval)
+        return self._looked_at + max(soon, LOOK_SHARE * self._look_took)
 
     def _look(self) -> bool:
         """Look without locks; return whether a claim is worth while."""
-        begun = time.monotonic()
+        self._looked_at = time.monotonic()
         found = self._engine.look(self._plan.queues, self._plan.types)
-        took = time.monotonic() - begun
-        self._look_at = begun + max(min(LOOK_SECONDS, self._plan.settings.poll_interval), LOOK_SHARE * took)
+        self._look_took = time.monotonic() - self._looked_at
+        self._woken = False
         self._lanes.look(found)
         self._parked_waiting, self._parked_checked_at = found.parked, time.monotonic()
         self._due_in = found.due_in
@@ -229,6 +253,9 @@ class Claimer:
             return 0.0
         poll = self._plan.settings.poll_interval
         pause = poll * random.uniform(0.9, 1.0) if self._due_in is None else min(self._due_in, poll)
+        pause = min(pause, self._alert.pause())
+        if self._woken:
+            pause = min(pause, max(self._next_look() - time.monotonic(), 0.0))
         self._looked_idle = True
         self._idle_until = time.monotonic() + pause
         return pause

@@ -69,6 +69,11 @@ def _postgresql(lease: float) -> dict[str, Any]:
     }
 
 
+def of_listener(lease: float) -> dict[str, Any]:
+    """Return what a supervisor's connection that listens has of ours; that it is dead must show without a statement."""
+    return {**_postgresql(lease), "application_name": "django_jobs:listener"}
+
+
 def connect_timeout(lease: float) -> float:
     """Return the seconds within which the database must let us in, and answer a probe."""
     return min(lease / 3, CONNECT_SECONDS)

@@ -18,6 +18,7 @@ from django_jobs.workers.fallen import Child, Fallen
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, Region, Seat, SeatMap, State
 from django_jobs.workers.template import fork_template
+from django_jobs.workers.waking import Waker
 
 QUICK_DEATH_SECONDS = 10.0
 LONGEST_RESTART_PAUSE = 30.0
@@ -89,6 +90,7 @@ class Crew:
         self._seats = seats
         self._bury_it = bury
         self._doorbells = [Doorbell() for _ in seats.regions]
+        self.waker = Waker(seats.regions, self._doorbells)
         self._template_pid = 0
         self._forked_at = 0.0
         self._stopping = False

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from django_jobs import log
+from django_jobs import log, notify
 from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import STOPPED
 from django_jobs.engines.values import Claimed, Done, Settlement
@@ -68,7 +68,9 @@ def store(engine: Engine, part: Sequence[Ended], max_uncounted: int) -> dict[int
     if isinstance(part[0].outcome, Done):
         statuses = engine.complete([cast("Done", item.outcome) for item in part])
     else:
-        statuses = engine.settle([cast("Settlement", item.outcome) for item in part], max_uncounted)
+        settlements = [cast("Settlement", item.outcome) for item in part]
+        statuses = engine.settle(settlements, max_uncounted)
+        notify.ready_again(engine, settlements, statuses)
     refused = [item for item in part if item.claimed.id not in statuses]
     return statuses | _refused(engine, refused) if refused else statuses
 

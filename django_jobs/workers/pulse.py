@@ -25,11 +25,19 @@ FEW = 100
 
 
 class Pulse:
-    def __init__(self, engine: Engine, plan: Plan, seats: SeatMap, living: Callable[[], list[Child]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        plan: Plan,
+        seats: SeatMap,
+        living: Callable[[], list[Child]],
+        listens: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._engine = engine
         self._plan = plan
         self._seats = seats
         self._living = living
+        self._listens = listens
 
     def beat(self) -> None:
         sent_at = time.monotonic()
@@ -111,7 +119,8 @@ class Pulse:
     def _keep_rows(self, children: list[Child]) -> None:
         rows = WorkerRow.objects.using(self._engine.alias)
         ids = [child.incarnation for child in children]
-        if not ids or rows.filter(pk__in=ids).update(heartbeat_at=Now()) == len(ids):
+        said = {"heartbeat_at": Now(), "listens": self._listens()}
+        if not ids or rows.filter(pk__in=ids).update(**said) == len(ids):
             return
         known = set(rows.filter(pk__in=ids).values_list("pk", flat=True))
         for child in children:

@@ -25,8 +25,11 @@ _RUN = struct.Struct("@qq")  # job id, token
 _COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "released", "lost_leases", "stopped")
 # Offsets in a region. Written by the child:
 _CLAIM_TICK, _WRITE_TICK, _PHASE, _FIRST_COUNTER = 0, 8, 16, 24
+_RESTS = 120
 # by the supervisor, and by the template:
 _STOP, _ORPHANED, _DRAIN, _CUT_AT = 128, 136, 144, 152
+# by the supervisor and the other worker processes, of which any may be the last:
+_WOKEN_AT = 160
 _SEATS_AT = 192
 
 
@@ -110,6 +113,10 @@ class Region:
     def set_phase(self, phase: Phase) -> None:
         self._memory[self._base + _PHASE] = phase
 
+    def set_rests(self, rests: bool) -> None:
+        """Say whether this process would claim, and waits until its next look."""
+        self._memory[self._base + _RESTS] = rests
+
     def count(self, name: str, number: int = 1) -> None:
         at = self._base + _FIRST_COUNTER + 8 * _COUNTERS.index(name)
         _LONG.pack_into(self._memory, at, _LONG.unpack_from(self._memory, at)[0] + number)
@@ -132,7 +139,19 @@ class Region:
         """Ask a run to stop, or a claim not to be started. It names the run: the seat may have another one by now."""
         _RUN.pack_into(self._memory, self._stops + _RUN.size * index, job_id, token)
 
+    def wake(self) -> None:
+        """Ask the process to claim at once; it sees it when its doorbell rings."""
+        _DOUBLE.pack_into(self._memory, self._base + _WOKEN_AT, time.monotonic())
+
     # Anybody reads.
+
+    @property
+    def rests(self) -> bool:
+        return bool(self._memory[self._base + _RESTS])
+
+    @property
+    def woken_at(self) -> float:
+        return float(_DOUBLE.unpack_from(self._memory, self._base + _WOKEN_AT)[0])
 
     @property
     def stop_asked(self) -> bool:

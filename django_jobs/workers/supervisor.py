@@ -25,6 +25,7 @@ from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.draining import Drainer
 from django_jobs.workers.fallen import Rescuer
 from django_jobs.workers.heart import Heart
+from django_jobs.workers.listener import Listener
 from django_jobs.workers.lockfile import lock
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
@@ -53,11 +54,12 @@ class Supervisor:
         self._bell = Doorbell()
         self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
         self._drainer = Drainer(plan, self._crew)
-        pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living)
+        pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living, lambda: self._listener.listens)
         rescuer = Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff)
         outage = Outage("supervisor", plan.settings.lease)
         self._heart = Heart(self._engine, plan, pulse, rescuer, outage, self._bell.ring)
         self._scheduler = Scheduler(self._engine, plan.settings, outage) if plan.schedule else None
+        self._listener = Listener(self._engine, plan, outage, self._crew.waker)
         self._refusal = ""
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
@@ -82,13 +84,13 @@ class Supervisor:
         self._heart.start()
         try:
             if self._wait_until_ready():
-                self._start_scheduler()
+                self._start_beside()
                 self._bell.ring()  # the first round waits for nothing
                 self._loop()
             return self._finish()
         except BaseException:
             self._crew.end_all("the supervisor failed")
-            self._end_scheduler(0.0)
+            self._end_beside(0.0)
             self._heart.end(END_SECONDS)
             raise
 
@@ -133,7 +135,7 @@ class Supervisor:
                 self._restore_template()
             else:
                 self._heart.revive()
-                self._revive_scheduler()
+                self._revive_beside()
                 self._drainer.look(self._awake_since, self._heart.cut_off)
                 self._crew.start_missing()
                 self._heart.suspects -= self._crew.start_solo(self._heart.suspects)
@@ -155,16 +157,19 @@ class Supervisor:
 
     def _restore_template(self) -> None:
         """Fork a new template as soon as our threads have ended, since a fork copies no other thread."""
-        if self._end_scheduler(TICK_SECONDS) and self._heart.end(TICK_SECONDS):
+        if self._end_beside(TICK_SECONDS) and self._heart.end(TICK_SECONDS):
             self._crew.fork_template()
             self._heart.start()
-            self._start_scheduler()
+            self._start_beside()
 
-    def _start_scheduler(self) -> None:
+    def _start_beside(self) -> None:
+        """Start the threads that neither leases nor lost jobs depend on."""
+        self._listener.start()
         if self._scheduler is not None:
             self._scheduler.start()
 
-    def _revive_scheduler(self) -> None:
+    def _revive_beside(self) -> None:
+        self._listener.revive()
         if self._scheduler is None:
             return
         if self._scheduler.refused and self._scheduler.refused != self._refusal:
@@ -172,8 +177,10 @@ class Supervisor:
             schedule_log.scheduler_refused(self._refusal)
         self._scheduler.revive()
 
-    def _end_scheduler(self, timeout: float) -> bool:
-        return self._scheduler is None or self._scheduler.end(timeout)
+    def _end_beside(self, timeout: float) -> bool:
+        until = time.monotonic() + timeout
+        ended = self._listener.end(timeout)
+        return (self._scheduler is None or self._scheduler.end(max(until - time.monotonic(), 0.0))) and ended
 
     def _replace_hanging(self) -> None:
         if self._heart.cut_off:
@@ -205,7 +212,7 @@ class Supervisor:
         log.stopping(why, self._settings.shutdown_grace)
         grace = self._settings.shutdown_grace
         self._stop_deadline = time.monotonic() + grace
-        self._end_scheduler(0.0)
+        self._end_beside(0.0)
         self._stopped_before = self._crew.counters().get("stopped", 0)
         self._crew.ask_to_stop(self._plan.cut_at(self._stop_deadline, grace))
 
@@ -233,7 +240,7 @@ class Supervisor:
         self._summary_at = 0.0
         self._summarise()
         began = time.monotonic()
-        self._end_scheduler(END_SECONDS / 2)
+        self._end_beside(END_SECONDS / 2)
         all_back = self._heart.end(began + END_SECONDS - time.monotonic())
         self._crew.dismiss_template()
         if self._heart.cut_off:

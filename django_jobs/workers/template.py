@@ -24,6 +24,7 @@ from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, SeatMap
 from django_jobs.workers.solo import SoloWorker
+from django_jobs.workers.waking import Waker
 from django_jobs.workers.worker import Worker
 
 TICK_SECONDS = 1.0
@@ -139,7 +140,10 @@ class _Template:
         kind = SoloWorker if solo else Worker
         plan = self._plan.of_process(solo)
         try:
-            kind(engine(plan.alias), plan, incarnation, self._seats, index, self._doorbells[index], template).run()
+            waker = Waker(self._seats.regions, self._doorbells, index)
+            kind(
+                engine(plan.alias), plan, incarnation, self._seats, index, self._doorbells[index], template, waker
+            ).run()
         except BaseException:
             region.set_phase(Phase.FAILED)
             raise

@@ -27,6 +27,7 @@ from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import SEATS, Phase, SeatMap
+from django_jobs.workers.waking import Waker
 from django_jobs.workers.watchdog import guarded, watchdog
 from django_jobs.workers.writer import Writer
 
@@ -42,7 +43,15 @@ class Worker:
     _claims: type[Claimer] = Claimer
 
     def __init__(
-        self, engine: Engine, plan: Plan, incarnation: str, seats: SeatMap, index: int, doorbell: Doorbell, parent: int
+        self,
+        engine: Engine,
+        plan: Plan,
+        incarnation: str,
+        seats: SeatMap,
+        index: int,
+        doorbell: Doorbell,
+        parent: int,
+        waker: Waker | None = None,
     ) -> None:
         self._engine = engine
         self._plan = plan
@@ -51,6 +60,8 @@ class Worker:
         self._region = region = seats.regions[index]
         self._doorbell = doorbell
         self._parent = parent
+        self._waker = waker or Waker([], [])
+        self._woken_at = region.woken_at
         settings = plan.settings
         self._statement_timeout = statement_timeout(settings.lease)
         self._probe_timeout = connect_timeout(settings.lease)
@@ -131,13 +142,25 @@ class Worker:
         self._prepare()
         self._cut_off |= self._handlers_are_cut_off()
         if self._writer.away or self._writer.crowded or self._cut_off:
+            self._region.set_rests(False)
             pause = LONGEST_WAIT  # what ran could not be stored, or could not have run
         else:
             with self._guarded():
-                pause = self._claimer.step() if self._is_supervised() else self._bide()
+                pause = self._claim() if self._is_supervised() else self._bide()
         idle = self._claimer.idle and len(self._free) == SEATS
         self._region.set_phase(Phase.IDLE if idle else Phase.BUSY)
         return pause
+
+    def _claim(self) -> float:
+        if self._woken_at != (woken_at := self._region.woken_at):
+            self._woken_at = woken_at
+            self._claimer.wake()
+        pause = self._claimer.step()
+        if self._claimer.came_full:
+            self._waker.wake_one()
+        self._region.set_rests(self._claimer.idle)
+        # Woken meanwhile, before it was seen to rest: what it was woken for may have come too late for this step.
+        return 0.0 if self._region.woken_at != self._woken_at else pause
 
     def _prepare(self) -> None:
         with self._guarded():

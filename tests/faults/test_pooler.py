@@ -122,3 +122,35 @@ def test_a_crash_of_the_server_behind_a_pooler_is_waited_out_and_charges_nothing
     assert workers.worker_pids() == pids
     assert_invariants(pooled)
     assert workers.stop() == 0
+
+
+def test_behind_a_pooler_it_is_said_once_that_nobody_is_woken_and_how_to_be(pooled: Tree) -> None:
+    workers = pooled.start("--no-scheduler")
+    workers.wait_until_ready()
+    wait_for(lambda: lines(workers, "NOTIFY"), what="it says so")
+    for number in range(5):
+        pooled.wait_for_status(leave_effect.enqueue(str(number)), "done")
+    (said,) = lines(workers, "NOTIFY")
+    assert "Idle workers are not woken by NOTIFY, and look for jobs every 0.2 s: LISTEN hears nothing" in said
+    assert "Give DJANGO_JOBS['LISTEN_DSN'] a connection that reaches the server without it" in said
+    assert workers.stop() == 0
+
+
+def test_with_a_connection_that_listens_beside_the_pooler_workers_are_woken(
+    server: postgres.Server, pooled: Tree, behind: str
+) -> None:
+    workers = pooled.start("--no-scheduler", settings={"LISTEN_DSN": server.url, "POLL_INTERVAL": 120, "LEASE": 30})
+    workers.wait_until_ready()
+    wait_for(lambda: lines(workers, "are woken by NOTIFY"), what="it listens")
+    for number in range(5):
+        pooled.wait_for_status(leave_effect.enqueue(str(number)), "done")
+    assert workers.stop() == 0
+
+
+def test_a_connection_string_to_another_database_is_said_to_hear_nothing(server: postgres.Server, pooled: Tree) -> None:
+    dsn = server.url.rsplit("/", 1)[0] + "/template1"
+    workers = pooled.start("--no-scheduler", settings={"LISTEN_DSN": dsn})
+    workers.wait_until_ready()
+    wait_for(lambda: lines(workers, "the connection of DJANGO_JOBS['LISTEN_DSN'] hears nothing"), what="it says so")
+    pooled.wait_for_status(leave_effect.enqueue("a"), "done")
+    assert workers.stop() == 0

@@ -223,11 +223,11 @@ def test_an_idle_worker_only_looks(engine: Engine, monkeypatch: pytest.MonkeyPat
         assert claimer.step() > 0  # it rests
     assert asked == []
     for _ in range(5):
-        claimer._idle_until = claimer._look_at = 0.0
+        claimer._idle_until = claimer._looked_at = 0.0
         assert claimer.step() > 0
     assert asked == ["look"] * 5
     nothing.enqueue()
-    claimer._idle_until = claimer._look_at = 0.0
+    claimer._idle_until = claimer._looked_at = 0.0
     assert claimer.step() == 0
     assert asked[5:7] == ["look", "claim"]
     # Where it looked a moment ago, it looks only from where it was in the lanes it knows.

@@ -153,7 +153,7 @@ class Load:
         assert [workers.stop() for workers in self.both] == [0, 0]
 
 
-@pytest.mark.parametrize("server", [{"max_connections": "12"}], indirect=True)
+@pytest.mark.parametrize("server", [{"max_connections": "14"}], indirect=True)
 def test_with_no_connection_left_jobs_wait_uncharged(server: postgres.Server, trees: Tree) -> None:
     load = Load(trees)
     load.enqueue(20, delay=1)

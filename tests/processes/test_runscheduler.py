@@ -284,7 +284,8 @@ def test_the_server_shows_which_connection_is_the_schedulers(tree: Tree) -> None
     workers = tree.start("--threads", "1")
     workers.wait_until_ready()
     wait_for_more(tree, 2)
-    assert set(applications(tree.alias)) == {"django_jobs:scheduler", "django_jobs:supervisor", "django_jobs:worker"}
+    roles = {f"django_jobs:{role}" for role in ("scheduler", "supervisor", "listener", "worker")}
+    wait_for(lambda: set(applications(tree.alias)) == roles)
     assert applications(tree.alias).count("django_jobs:scheduler") == 1
     assert workers.stop() == 0
 

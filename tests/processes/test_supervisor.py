@@ -138,7 +138,7 @@ def test_why_its_scheduler_was_refused_is_said_once_until_it_is_another_reason(
     given = ["", "no table", "no table", "", "no table", "no column"]
     for refused in given:
         scheduler.refused = refused
-        watched.supervisor._revive_scheduler()
+        watched.supervisor._revive_beside()
     assert revived == given
     said = "No jobs of schedules are made, workers go on: "
     assert caplog.messages == [f"{said}no table", f"{said}no column"]
