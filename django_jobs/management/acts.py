@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import getpass
+import threading
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from django_jobs import pauses, registry, report
+from django_jobs.engines.archive import archive as archive_of
 from django_jobs.exceptions import InvalidJob, InvalidJobType
-from django_jobs.management import given
+from django_jobs.management import given, text
 from django_jobs.models import Job
 from django_jobs.models.schedule import UNREADABLE
 from django_jobs.queue import bulk, operate
+from django_jobs.queue.archive import REST, Round
 from django_jobs.schedules import status
 
 Say = Callable[[str], None]
@@ -41,6 +45,19 @@ def purge(options: dict[str, Any], say: Say) -> Answer:
     chosen = given.choice(options, (Job.Status.READY, *operate.FINISHED), operate.FINISHED)
     parts = bulk.purge(chosen, with_keys=options["with_keys"], dry_run=options["dry_run"], by=_who())
     return _tell(parts, say, ("to be deleted" if options["dry_run"] else "deleted",))
+
+
+def archive(options: dict[str, Any], say: Say) -> Answer:
+    made = Round(archive_of(), rest=0.0 if options["no_pause"] else REST, dry_run=options["dry_run"])
+    for pause in made.steps():
+        threading.Event().wait(pause)
+    came = made.came
+    for job_id, why in came.reasons.items():
+        say(f"Job {job_id} cannot be taken out of the table of jobs: {why}")
+    for partition in came.in_use:
+        say(f"The partition {partition} is in use; it is dropped another time.")
+    data = {**asdict(came), "reasons": [{"id": job_id, "why": why} for job_id, why in came.reasons.items()]}
+    return Answer(data, text.archived(came, options["dry_run"]), came.stuck + len(came.in_use))
 
 
 def _tell(parts: Iterable[bulk.Came], say: Say, names: tuple[str, ...]) -> Answer:

@@ -1,3 +1,4 @@
+from django_jobs.models.archived_job import ArchivedJob
 from django_jobs.models.effect import Effect, EffectQuerySet
 from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
@@ -6,6 +7,7 @@ from django_jobs.models.schedule_state import ScheduleState
 from django_jobs.models.worker import Worker
 
 __all__ = [
+    "ArchivedJob",
     "Effect",
     "EffectQuerySet",
     "Job",

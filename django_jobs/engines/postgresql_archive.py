@@ -1,0 +1,127 @@
+"""The archive on PostgreSQL: a partition for each day on which jobs were archived, made by the first and dropped whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from django.db import DatabaseError, transaction
+from psycopg import sql
+
+from django_jobs.engines.archive import Ages, Archive, Moved, Part
+from django_jobs.engines.base import DATABASE_ERRORS
+from django_jobs.engines.postgresql_session import is_pooled
+from django_jobs.engines.sql import statement
+
+# Advisory locks of the database: who is at the archive, and who makes a partition.
+WORKING, MAKING = 1, 2
+_LOCKS = 0x646A6F62
+# How long what needs a lock on a table waits for it. Nobody who reads the archive has to wait longer behind us.
+LOCK_TIMEOUT = "1s"
+
+
+class PostgreSQLArchive(Archive):
+    most = 500
+    by_partitions = True
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        # Behind a pooler the lock would be the server session's, and stay with it. Two at once do no harm.
+        if is_pooled(self.engine.connection):
+            yield True
+            return
+        mine = self._rows("SELECT pg_try_advisory_lock(%s, %s)", [_LOCKS, WORKING])[0][0]
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._unlock()
+
+    def _unlock(self) -> None:
+        try:
+            self._rows("SELECT pg_advisory_unlock(%s, %s)", [_LOCKS, WORKING])
+        except DATABASE_ERRORS:
+            self.engine.connection.close()  # the lock ends with the session
+
+    def prepare(self) -> str:
+        if self._covered():
+            return ""
+        try:
+            with transaction.atomic(using=self.alias):
+                self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+                self._run("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCKS, MAKING])
+                if not self._covered():
+                    self._make_partition()
+        except DatabaseError as error:
+            if isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
+                return str(error).strip().split("\n")[0]
+            raise
+        return ""
+
+    def _covered(self) -> bool:
+        return bool(
+            self._rows(
+                statement("archive_partitions") + " WHERE since <= clock_timestamp() AND until > clock_timestamp()"
+            )
+        )
+
+    def _make_partition(self) -> None:
+        # Attached, and not made as a partition: that would lock out whoever reads the archive. There are no rows to check.
+        ((schema, table, day, start, end),) = self._rows(
+            "SELECT nspname, relname, to_char(today, 'YYYYMMDD'), today || '+00', today + interval '1 day' || '+00' FROM pg_class JOIN pg_namespace space ON space.oid = relnamespace, "
+            "date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') today "
+            "WHERE pg_class.oid = 'django_jobs_archivedjob'::regclass"
+        )
+        parent, partition = sql.Identifier(schema, table), sql.Identifier(schema, f"{table}_{day}")
+        self._run(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(partition, parent))
+        self._run(
+            sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
+                parent, partition, sql.Literal(start), sql.Literal(end)
+            )
+        )
+
+    def move(self, part: Part, ages: Ages, keep: bool) -> Moved:
+        given = {"done": ages.done, "dead": ages.dead, "keyed": ages.keyed, "keep": keep, **part._asdict()}
+        number, last, young = self._rows(statement("archive"), given)[0]
+        return Moved(number, last, bool(young))
+
+    def forgettable(self, age: timedelta) -> list[str]:
+        over = " WHERE until < clock_timestamp() - %s ORDER BY until"
+        return [row[0] for row in self._rows(statement("archive_partitions") + over, [age])]
+
+    def forget(self, partition: str) -> bool | None:
+        try:
+            with transaction.atomic(using=self.alias):
+                self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+                # Not waited for: behind one that waits for this lock everybody else would have to wait.
+                self._run(f"LOCK TABLE ONLY django_jobs_archivedjob, ONLY {partition} IN ACCESS EXCLUSIVE MODE NOWAIT")
+                self._run(f"DROP TABLE {partition}")
+        except DatabaseError as error:
+            match error.__cause__:
+                case psycopg.errors.LockNotAvailable():
+                    return False
+                case psycopg.errors.InsufficientPrivilege():
+                    return None
+            raise
+        return True
+
+    def delete(self, age: timedelta, limit: int) -> int:
+        with self.engine.connection.cursor() as cursor:
+            cursor.execute(
+                "DELETE FROM django_jobs_archivedjob WHERE (id, archived_at) IN ("
+                "SELECT id, archived_at FROM django_jobs_archivedjob WHERE archived_at < clock_timestamp() - %s LIMIT %s)",
+                [age, limit],
+            )
+            return int(cursor.rowcount)
+
+    def _run(self, query: Any, parameters: Any = None) -> None:
+        with self.engine.connection.cursor() as cursor:
+            cursor.execute(query, parameters)
+
+    def _rows(self, query: str, parameters: Any = None) -> list[Any]:
+        with self.engine.connection.cursor() as cursor:
+            cursor.execute(query, parameters)
+            return list(cursor.fetchall())
