@@ -22,6 +22,15 @@ _LOCKS = 0x646A6F62
 # How long what needs a lock on a table waits for it. Nobody who reads the archive has to wait longer behind us.
 LOCK_TIMEOUT = "1s"
 
+# Where the archive is, today, and tomorrow, in UTC.
+_TODAY = """
+SELECT nspname, relname, to_char(today, 'YYYY-MM-DD'), to_char(today + interval '1 day', 'YYYY-MM-DD')
+  FROM pg_class
+  JOIN pg_namespace space ON space.oid = relnamespace
+ CROSS JOIN date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') today
+ WHERE pg_class.oid = 'django_jobs_archivedjob'::regclass
+"""
+
 
 class PostgreSQLArchive(Archive):
     most = 500
@@ -70,16 +79,12 @@ class PostgreSQLArchive(Archive):
 
     def _make_partition(self) -> None:
         # Attached, and not made as a partition: that would lock out whoever reads the archive. There are no rows to check.
-        ((schema, table, day, start, end),) = self._rows(
-            "SELECT nspname, relname, to_char(today, 'YYYYMMDD'), today || '+00', today + interval '1 day' || '+00' FROM pg_class JOIN pg_namespace space ON space.oid = relnamespace, "
-            "date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') today "
-            "WHERE pg_class.oid = 'django_jobs_archivedjob'::regclass"
-        )
-        parent, partition = sql.Identifier(schema, table), sql.Identifier(schema, f"{table}_{day}")
+        ((schema, table, start, end),) = self._rows(_TODAY)
+        parent, partition = sql.Identifier(schema, table), sql.Identifier(schema, f"{table}_{start.replace('-', '')}")
         self._run(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(partition, parent))
         self._run(
             sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})").format(
-                parent, partition, sql.Literal(start), sql.Literal(end)
+                parent, partition, sql.Literal(f"{start} 00:00+00"), sql.Literal(f"{end} 00:00+00")
             )
         )
 
@@ -110,10 +115,11 @@ class PostgreSQLArchive(Archive):
 
     def delete(self, age: timedelta, limit: int) -> int:
         with self.engine.connection.cursor() as cursor:
+            given: list[Any] = [age, limit]
             cursor.execute(
                 "DELETE FROM django_jobs_archivedjob WHERE (id, archived_at) IN ("
                 "SELECT id, archived_at FROM django_jobs_archivedjob WHERE archived_at < clock_timestamp() - %s LIMIT %s)",
-                [age, limit],
+                given,
             )
             return int(cursor.rowcount)
 

@@ -67,13 +67,19 @@ def _tell(parts: Iterable[bulk.Came], say: Say, names: tuple[str, ...]) -> Answe
         for what, count in part.done.items():
             total.count(what, count)
         total.refused |= part.refused
+        total.anew |= part.anew
         for why in part.refused.values():
             say(why)
+        for job_id, again in part.anew.items():
+            say(f"Job {job_id} is archived: it is requeued as the new job {again}, without an idempotency key.")
         if number % 10 == 9:
             say(_counts(total) + " so far")
     data = {
         **{what.replace(" ", "_"): count for what, count in total.done.items()},
         "refused": [{"id": job_id, "why": why} for job_id, why in total.refused.items()],
+        **(
+            {"as_new_jobs": [{"id": job_id, "as": again} for job_id, again in total.anew.items()]} if total.anew else {}
+        ),
     }
     return Answer(data, [f"{_counts(total)}."], len(total.refused))
 

@@ -201,6 +201,8 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
         ("first started at", found["started_at"]),
         ("last started at", found["last_started_at"]),
         ("finished at", found["finished_at"]),
+        ("archived at", found["archived_at"]),
+        ("requeued as", found["requeued_as"] and f"job {found['requeued_as']}"),
         ("cancelled", found["cancel_reason"]),
         ("held by", found["locked_by"] and f"{found['locked_by']} until {found['locked_until']}"),
         ("progress", progress and f"{progress['done']:g} of {progress['total']:g} {progress['note']}".rstrip()),

@@ -1,4 +1,4 @@
-from django_jobs.models.archived_job import ArchivedJob
+from django_jobs.models.archived_job import ArchivedJob, find
 from django_jobs.models.effect import Effect, EffectQuerySet
 from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
@@ -17,4 +17,5 @@ __all__ = [
     "ScheduleQuerySet",
     "ScheduleState",
     "Worker",
+    "find",
 ]

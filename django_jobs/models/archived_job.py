@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.models.job import Job
 from django_jobs.models.record import JobRecord
 
 
@@ -30,3 +31,25 @@ class ArchivedJob(JobRecord):
         verbose_name = _("archived job")
         verbose_name_plural = _("archived jobs")
         permissions = [("requeue_archivedjob", _("Can requeue archived jobs"))]
+
+    def requeue(self, *, why: str = "", by: str = "") -> Job:
+        """Have what this job was called with run again, as a new job without its idempotency key; return that.
+
+        Raises StateConflict when that was done before, and JobDoesNotExist when the archive has it no longer.
+        """
+        from django_jobs.queue import operate
+
+        again = operate.requeue(self.pk, why=why, by=by)
+        found: Job = Job.objects.using(self._state.db).get(pk=again)
+        return found
+
+
+def find(alias: str, job_id: int, **annotations: Any) -> Job | ArchivedJob | None:
+    """Return a job by its id, from the table of jobs or, since it may be there by then, from the archive."""
+    for model in (Job, ArchivedJob):
+        found: Job | ArchivedJob | None = (
+            model._default_manager.using(alias).filter(pk=job_id).annotate(**annotations).first()
+        )
+        if found is not None:
+            return found
+    return None

@@ -132,11 +132,20 @@ class Job(JobRecord):
         ]
 
     def refresh(self) -> Job:
-        """Read this job again from the jobs' database and return it; raise JobDoesNotExist when it is gone."""
+        """Read this job again from the jobs' database and return it; raise JobDoesNotExist when it is gone.
+
+        One that was archived meanwhile is as it was then.
+        """
+        from django_jobs.models.archived_job import ArchivedJob  # which needs this one
+
         try:
             self.refresh_from_db(using=self._state.db)
         except Job.DoesNotExist:
-            raise JobDoesNotExist(f"There is no job {self.pk}: it was deleted.") from None
+            archived = ArchivedJob.objects.using(self._state.db).filter(pk=self.pk).first()
+            if archived is None:
+                raise JobDoesNotExist(f"There is no job {self.pk}: it was deleted.") from None
+            for field in Job._meta.concrete_fields:
+                setattr(self, field.attname, getattr(archived, field.attname))
         return self
 
     def cancel(self, *, why: str = "", by: str = "") -> Job:
@@ -154,12 +163,13 @@ class Job(JobRecord):
     def requeue(self, *, why: str = "", by: str = "") -> Job:
         """Have this job, which ended, run again at once with all its attempts; return it as it is then.
 
-        Raises StateConflict when it has not ended or another job has its key, and JobDoesNotExist when it is gone.
+        For one that was archived meanwhile a new job is made, without the idempotency key, and returned. Raises StateConflict
+        when it has not ended or another job has its key, and JobDoesNotExist when it is gone.
         """
         from django_jobs.queue import operate
 
-        operate.requeue(self.pk, why=why, by=by)
-        return self.refresh()
+        again = operate.requeue(self.pk, why=why, by=by)
+        return self.refresh() if again == self.pk else Job.objects.using(self._state.db).get(pk=again)
 
     def wait(self, timeout: float) -> Job:
         """Wait up to `timeout` seconds until this job has ended, in whatever way; return it as it is then.

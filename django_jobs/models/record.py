@@ -91,4 +91,4 @@ class JobRecord(models.Model):
         """Say in a sentence why this job is where it is, by the database's clock."""
         from django_jobs.explain import explain  # the sentence needs workers and settings, which import models
 
-        return explain(self)  # type: ignore[arg-type]
+        return explain(self)

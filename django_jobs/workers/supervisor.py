@@ -26,6 +26,7 @@ from django_jobs.workers.draining import Drainer
 from django_jobs.workers.fallen import Rescuer
 from django_jobs.workers.heart import Heart
 from django_jobs.workers.lockfile import lock
+from django_jobs.workers.maintenance import Maintenance
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
@@ -58,6 +59,7 @@ class Supervisor:
         outage = Outage("supervisor", plan.settings.lease)
         self._heart = Heart(self._engine, plan, pulse, rescuer, outage, self._bell.ring)
         self._scheduler = Scheduler(self._engine, plan.settings, outage) if plan.schedule else None
+        self._maintenance = Maintenance(self._engine, plan.settings, outage)
         self._refusal = ""
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
@@ -82,13 +84,13 @@ class Supervisor:
         self._heart.start()
         try:
             if self._wait_until_ready():
-                self._start_scheduler()
+                self._start_others()
                 self._bell.ring()  # the first round waits for nothing
                 self._loop()
             return self._finish()
         except BaseException:
             self._crew.end_all("the supervisor failed")
-            self._end_scheduler(0.0)
+            self._end_others(0.0)
             self._heart.end(END_SECONDS)
             raise
 
@@ -134,6 +136,7 @@ class Supervisor:
             else:
                 self._heart.revive()
                 self._revive_scheduler()
+                self._maintenance.revive()
                 self._drainer.look(self._awake_since, self._heart.cut_off)
                 self._crew.start_missing()
                 self._heart.suspects -= self._crew.start_solo(self._heart.suspects)
@@ -155,14 +158,15 @@ class Supervisor:
 
     def _restore_template(self) -> None:
         """Fork a new template as soon as our threads have ended, since a fork copies no other thread."""
-        if self._end_scheduler(TICK_SECONDS) and self._heart.end(TICK_SECONDS):
+        if self._end_others(TICK_SECONDS) and self._heart.end(TICK_SECONDS):
             self._crew.fork_template()
             self._heart.start()
-            self._start_scheduler()
+            self._start_others()
 
-    def _start_scheduler(self) -> None:
+    def _start_others(self) -> None:
         if self._scheduler is not None:
             self._scheduler.start()
+        self._maintenance.start()
 
     def _revive_scheduler(self) -> None:
         if self._scheduler is None:
@@ -172,8 +176,12 @@ class Supervisor:
             schedule_log.scheduler_refused(self._refusal)
         self._scheduler.revive()
 
-    def _end_scheduler(self, timeout: float) -> bool:
-        return self._scheduler is None or self._scheduler.end(timeout)
+    def _end_others(self, timeout: float) -> bool:
+        """End all threads but the heart; return whether they did in `timeout` seconds."""
+        until = time.monotonic() + timeout
+        ended = self._maintenance.end(0.0)  # told first, waited for last: it does no work that anybody waits for
+        ended_too = self._scheduler is None or self._scheduler.end(timeout)
+        return (ended or self._maintenance.end(max(until - time.monotonic(), 0.0))) and ended_too
 
     def _replace_hanging(self) -> None:
         if self._heart.cut_off:
@@ -205,7 +213,7 @@ class Supervisor:
         log.stopping(why, self._settings.shutdown_grace)
         grace = self._settings.shutdown_grace
         self._stop_deadline = time.monotonic() + grace
-        self._end_scheduler(0.0)
+        self._end_others(0.0)
         self._stopped_before = self._crew.counters().get("stopped", 0)
         self._crew.ask_to_stop(self._plan.cut_at(self._stop_deadline, grace))
 
@@ -233,7 +241,7 @@ class Supervisor:
         self._summary_at = 0.0
         self._summarise()
         began = time.monotonic()
-        self._end_scheduler(END_SECONDS / 2)
+        self._end_others(END_SECONDS / 2)
         all_back = self._heart.end(began + END_SECONDS - time.monotonic())
         self._crew.dismiss_template()
         if self._heart.cut_off:
