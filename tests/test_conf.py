@@ -82,9 +82,10 @@ def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings:
     with pytest.raises(BadSetting) as caught:
         conf()
     known = (
-        "ATOMIC_IDLE, BACKOFF, DEFAULT_TIMEOUT, DRAIN, EFFECT_WINDOW, ENQUEUE_TIMEOUT, HEARTBEAT, IDEMPOTENCY_WINDOW, "
-        "LEASE, MAX_ATTEMPTS, MAX_JOBS_PER_PROCESS, MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, "
-        "MAX_UNCOUNTED, MISSED_GRACE, POLL_INTERVAL, PROCESSES, QUEUES, SHUTDOWN_GRACE, SOLO_MEMORY, SOLO_PROCESSES, THREADS"
+        "ARCHIVE_FOR, ATOMIC_IDLE, BACKOFF, DEAD_RETENTION, DEFAULT_TIMEOUT, DRAIN, EFFECT_WINDOW, ENQUEUE_TIMEOUT, "
+        "HEARTBEAT, IDEMPOTENCY_WINDOW, KEEP_DONE, LEASE, MAX_ATTEMPTS, MAX_JOBS_PER_PROCESS, MAX_PAYLOAD_BYTES, "
+        "MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, MAX_UNCOUNTED, MISSED_GRACE, POLL_INTERVAL, PROCESSES, QUEUES, "
+        "SHUTDOWN_GRACE, SOLO_MEMORY, SOLO_PROCESSES, THREADS"
     )
     assert str(caught.value) == (
         "DJANGO_JOBS['THREADS'] is 0; give a whole number from 1 to 1,000. "
@@ -100,7 +101,7 @@ def test_a_setting_that_is_no_dict_is_named(given: object) -> None:
 @pytest.mark.parametrize("key", [0, None, "", "LEASES", "threads", ("LEASE",)])
 def test_an_unknown_key_is_named_with_the_known_ones(key: object) -> None:
     (found,) = problems({key: 1})
-    assert found.startswith(f"DJANGO_JOBS has an unknown key {key!r}; known are ATOMIC_IDLE, ")
+    assert found.startswith(f"DJANGO_JOBS has an unknown key {key!r}; known are ARCHIVE_FOR, ATOMIC_IDLE, ")
     assert found.endswith(" THREADS.")
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Max, Min, Q
 
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
@@ -58,6 +58,14 @@ class Moved(NamedTuple):
     young: bool
 
 
+class InUse(Exception):
+    """Somebody has the archive open, and would be waited for."""
+
+
+class Forbidden(Exception):
+    """The database's user may not do it."""
+
+
 class Archive(ABC):
     """The table of old jobs beside the table of jobs."""
 
@@ -76,8 +84,8 @@ class Archive(ABC):
         yield True
 
     @abstractmethod
-    def prepare(self) -> str:
-        """See that a job may be archived now; return why none may be, for want of a right, or nothing."""
+    def prepare(self) -> None:
+        """See that there is a place for what is archived now; raise Forbidden when it cannot be made for want of a right."""
 
     @abstractmethod
     def move(self, part: Part, ages: Ages, keep: bool) -> Moved:
@@ -98,16 +106,17 @@ class Archive(ABC):
         """Return the partitions all of whose jobs were archived longer ago."""
 
     @abstractmethod
-    def forget(self, partition: str) -> bool | None:
-        """Drop a partition; return whether it was: not while somebody reads the archive, and None for want of a right."""
+    def drop(self, partition: str) -> None:
+        """Drop a partition; raise InUse while somebody reads the archive, and Forbidden for want of a right."""
 
     @abstractmethod
     def delete(self, age: timedelta, limit: int) -> int:
         """Delete jobs that were archived longer ago; return how many."""
 
-    def last_id(self) -> int:
-        found: int | None = Job.objects.using(self.alias).order_by().aggregate(last=Max("pk"))["last"]
-        return found or 0
+    def ends(self) -> tuple[int, int]:
+        """Return the lowest and the highest id in the table of jobs, 0 and -1 if it is empty."""
+        found = Job.objects.using(self.alias).order_by().aggregate(first=Min("pk"), last=Max("pk"))
+        return (0, -1) if found["first"] is None else (found["first"], found["last"])
 
     def first(self, part: Part, ages: Ages) -> int | None:
         """Return the first job that `move` would take."""

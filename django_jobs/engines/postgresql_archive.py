@@ -11,7 +11,7 @@ import psycopg
 from django.db import DatabaseError, transaction
 from psycopg import sql
 
-from django_jobs.engines.archive import Ages, Archive, Moved, Part
+from django_jobs.engines.archive import Ages, Archive, Forbidden, InUse, Moved, Part
 from django_jobs.engines.base import DATABASE_ERRORS
 from django_jobs.engines.postgresql_session import is_pooled
 from django_jobs.engines.sql import statement
@@ -42,7 +42,7 @@ class PostgreSQLArchive(Archive):
         if is_pooled(self.engine.connection):
             yield True
             return
-        mine = self._rows("SELECT pg_try_advisory_lock(%s, %s)", [_LOCKS, WORKING])[0][0]
+        mine = self._asked("SELECT pg_try_advisory_lock(%s, %s)", [_LOCKS, WORKING])[0][0]
         try:
             yield mine
         finally:
@@ -51,35 +51,38 @@ class PostgreSQLArchive(Archive):
 
     def _unlock(self) -> None:
         try:
-            self._rows("SELECT pg_advisory_unlock(%s, %s)", [_LOCKS, WORKING])
+            self._asked("SELECT pg_advisory_unlock(%s, %s)", [_LOCKS, WORKING])
         except DATABASE_ERRORS:
             self.engine.connection.close()  # the lock ends with the session
 
-    def prepare(self) -> str:
+    def prepare(self) -> None:
         if self._covered():
-            return ""
+            return
+        with self._allowed(), transaction.atomic(using=self.alias):
+            self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+            self._run("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCKS, MAKING])
+            if not self._covered():
+                self._make_partition()
+
+    @contextmanager
+    def _allowed(self) -> Iterator[None]:
         try:
-            with transaction.atomic(using=self.alias):
-                self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
-                self._run("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCKS, MAKING])
-                if not self._covered():
-                    self._make_partition()
+            yield
         except DatabaseError as error:
             if isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
-                return str(error).strip().split("\n")[0]
+                raise Forbidden(str(error).strip().split("\n")[0]) from error
             raise
-        return ""
 
     def _covered(self) -> bool:
         return bool(
-            self._rows(
+            self._asked(
                 statement("archive_partitions") + " WHERE since <= clock_timestamp() AND until > clock_timestamp()"
             )
         )
 
     def _make_partition(self) -> None:
         # Attached, and not made as a partition: that would lock out whoever reads the archive. There are no rows to check.
-        ((schema, table, start, end),) = self._rows(_TODAY)
+        ((schema, table, start, end),) = self._asked(_TODAY)
         parent, partition = sql.Identifier(schema, table), sql.Identifier(schema, f"{table}_{start.replace('-', '')}")
         self._run(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(partition, parent))
         self._run(
@@ -90,28 +93,28 @@ class PostgreSQLArchive(Archive):
 
     def move(self, part: Part, ages: Ages, keep: bool) -> Moved:
         given = {"done": ages.done, "dead": ages.dead, "keyed": ages.keyed, "keep": keep, **part._asdict()}
-        number, last, young = self._rows(statement("archive"), given)[0]
+        number, last, young = self._asked(statement("archive"), given)[0]
         return Moved(number, last, bool(young))
 
     def forgettable(self, age: timedelta) -> list[str]:
         over = " WHERE until < clock_timestamp() - %s ORDER BY until"
-        return [row[0] for row in self._rows(statement("archive_partitions") + over, [age])]
+        return [row[0] for row in self._asked(statement("archive_partitions") + over, [age])]
 
-    def forget(self, partition: str) -> bool | None:
+    def drop(self, partition: str) -> None:
+        with self._allowed(), transaction.atomic(using=self.alias):
+            self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+            self._lock(partition)
+            self._run(f"DROP TABLE {partition}")
+
+    def _lock(self, partition: str) -> None:
+        # Not waited for: behind whoever waits for such a lock all others have to wait as well.
+        mode = "ACCESS EXCLUSIVE MODE NOWAIT"
         try:
-            with transaction.atomic(using=self.alias):
-                self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
-                # Not waited for: behind one that waits for this lock everybody else would have to wait.
-                self._run(f"LOCK TABLE ONLY django_jobs_archivedjob, ONLY {partition} IN ACCESS EXCLUSIVE MODE NOWAIT")
-                self._run(f"DROP TABLE {partition}")
+            self._run(f"LOCK TABLE ONLY django_jobs_archivedjob, ONLY {partition} IN {mode}")
         except DatabaseError as error:
-            match error.__cause__:
-                case psycopg.errors.LockNotAvailable():
-                    return False
-                case psycopg.errors.InsufficientPrivilege():
-                    return None
+            if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise InUse("somebody has the archive open") from error
             raise
-        return True
 
     def delete(self, age: timedelta, limit: int) -> int:
         with self.engine.connection.cursor() as cursor:
@@ -127,7 +130,7 @@ class PostgreSQLArchive(Archive):
         with self.engine.connection.cursor() as cursor:
             cursor.execute(query, parameters)
 
-    def _rows(self, query: str, parameters: Any = None) -> list[Any]:
+    def _asked(self, query: str, parameters: Any = None) -> list[Any]:
         with self.engine.connection.cursor() as cursor:
             cursor.execute(query, parameters)
             return list(cursor.fetchall())

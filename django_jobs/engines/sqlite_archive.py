@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
-from django_jobs.engines.archive import Ages, Archive, Moved, Part
+from django_jobs.engines.archive import Ages, Archive, Forbidden, Moved, Part
 from django_jobs.engines.sqlite_parts import NOW
 from django_jobs.models import ArchivedJob
 from django_jobs.models.clock import Clock
@@ -20,8 +20,8 @@ class SQLiteArchive(Archive):
     most = 200  # everybody who writes waits meanwhile
     by_partitions = False
 
-    def prepare(self) -> str:
-        return ""
+    def prepare(self) -> None:
+        pass
 
     def move(self, part: Part, ages: Ages, keep: bool) -> Moved:
         # Looked for without the lock, and looked at again with it.
@@ -42,8 +42,8 @@ class SQLiteArchive(Archive):
     def forgettable(self, age: timedelta) -> list[str]:
         return []
 
-    def forget(self, partition: str) -> bool | None:
-        return None
+    def drop(self, partition: str) -> None:
+        raise Forbidden
 
     def delete(self, age: timedelta, limit: int) -> int:
         old = ArchivedJob.objects.using(self.alias).filter(archived_at__lt=Clock() - age)

@@ -54,8 +54,8 @@ def archive(options: dict[str, Any], say: Say) -> Answer:
     came = made.came
     for job_id, why in came.reasons.items():
         say(f"Job {job_id} cannot be taken out of the table of jobs: {why}")
-    for partition in came.in_use:
-        say(f"The partition {partition} is in use; it is dropped another time.")
+    for partition, why in came.in_use.items():
+        say(f"The partition {partition} cannot be dropped now: {why}")
     data = {**asdict(came), "reasons": [{"id": job_id, "why": why} for job_id, why in came.reasons.items()]}
     return Answer(data, text.archived(came, options["dry_run"]), came.stuck + len(came.in_use))
 

@@ -4,10 +4,40 @@ from typing import Any
 
 from django.db import migrations
 
+JOBS = "django_jobs_job"
+# A row is written three times: when it is stored, claimed and ended. With half of each page left free that happens on one
+# page. Measured (PostgreSQL 15, 30,000 jobs, medians of three interleaved rounds), bytes of WAL for a job from its claim to
+# its end, and with a heartbeat between; the rates were the same, and the table was the smallest with 50 in the end:
+#
+#     fillfactor   100     90     80    50
+#     plain        936    894    843   686
+#     heartbeat  1,406  1,286  1,139   835
+#
+# Vacuum by the default, when a fifth of the table is dead, would leave the index of waiting jobs to millions of entries of
+# claimed ones. By a fixed number it would read the index of ids of a large table all the time.
+SETTINGS = {
+    "fillfactor": 50,
+    "autovacuum_vacuum_scale_factor": 0.01,
+    "autovacuum_vacuum_threshold": 5000,
+    "autovacuum_vacuum_cost_limit": 2000,
+    "autovacuum_analyze_scale_factor": 0.05,
+    "autovacuum_analyze_threshold": 5000,
+}
 ARCHIVE = "django_jobs_archivedjob"
 # The primary key of a partitioned table has to contain what the partitions are told by.
 PARTITIONED = "PRIMARY KEY (id, archived_at)) PARTITION BY RANGE (archived_at)"
 PLAIN = "PRIMARY KEY (id))"
+
+
+def tune(apps: Any, schema_editor: Any) -> None:
+    if schema_editor.connection.vendor == "postgresql":
+        given = ", ".join(f"{name} = {value}" for name, value in SETTINGS.items())
+        schema_editor.execute(f"ALTER TABLE {JOBS} SET ({given})")
+
+
+def untune(apps: Any, schema_editor: Any) -> None:
+    if schema_editor.connection.vendor == "postgresql":
+        schema_editor.execute(f"ALTER TABLE {JOBS} RESET ({', '.join(SETTINGS)})")
 
 
 def partition(apps: Any, schema_editor: Any) -> None:
@@ -52,4 +82,4 @@ def _copy(schema_editor: Any, kind: str) -> None:
 class Migration(migrations.Migration):
     dependencies = [("django_jobs", "0001_initial")]
 
-    operations = [migrations.RunPython(partition, join)]
+    operations = [migrations.RunPython(tune, untune), migrations.RunPython(partition, join)]

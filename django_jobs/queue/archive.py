@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from django.db import DataError, IntegrityError, InternalError
 
 from django_jobs.conf import Conf, conf
-from django_jobs.engines.archive import Ages, Archive, Moved, Part
+from django_jobs.engines.archive import Ages, Archive, Forbidden, InUse, Moved, Part
 from django_jobs.queue import archive_log
 
 # What a row can be the reason of. Of other errors, as of a database that is away, no row is.
 ROW_ERRORS = (IntegrityError, DataError, InternalError)
 # After a step that took less, twice as many ids are looked at, and half as many after one that took more.
 SHORT_STEP, LONG_STEP = 0.02, 0.2
+MOST_IDS = 1_000_000
 # A pause is so many times as long as the step before it.
 REST = 3.0
 DROP_TRIES, DROP_PAUSE = 10, 0.1
@@ -32,8 +33,8 @@ class Came:
     deleted: int = 0
     forgotten: int = 0
     dropped: list[str] = field(default_factory=list)
-    # Partitions that could not be dropped now, since somebody reads them.
-    in_use: list[str] = field(default_factory=list)
+    # Partitions that could not be dropped now, and why.
+    in_use: dict[str, str] = field(default_factory=dict)
     # Jobs that could not be taken: how many, and why the first of them.
     stuck: int = 0
     reasons: dict[int, str] = field(default_factory=dict)
@@ -70,8 +71,8 @@ class Round:
 
     def _empty(self) -> Iterator[float]:
         """Empty the table of jobs of those that are old."""
-        last, most = self._archive.last_id(), self._archive.most
-        after, span, limit = 0, 4 * most, most
+        (first, last), most = self._archive.ends(), self._archive.most
+        after, span, limit = first - 1, 4 * most, most
         while after < last:
             began = time.monotonic()
             part = Part(after, min(after + span, last), limit)
@@ -94,9 +95,7 @@ class Round:
 
     def _step(self, part: Part) -> Moved:
         keep, over = self._keep, self._ages
-        if keep and not self._dry_run and (why := self._archive.prepare()):
-            archive_log.cannot_archive(why)
-            self.came.refused = why
+        if keep and not self._dry_run and not self._may_keep():
             # So nothing is gone before its time, and the table does not grow for ever.
             keep, over = False, over.longer(self._archived_for)
         moved = self._archive.count(part, over) if self._dry_run else self._archive.move(part, over, keep)
@@ -106,6 +105,15 @@ class Round:
             self.came.deleted += moved.number
         return moved
 
+    def _may_keep(self) -> bool:
+        try:
+            self._archive.prepare()
+        except Forbidden as error:
+            archive_log.cannot_archive(str(error))
+            self.came.refused = str(error)
+            return False
+        return True
+
     def _pass_over(self, part: Part, error: Exception) -> int:
         """Leave the first old job where it is, since it cannot be taken even alone; return its id."""
         job_id = self._archive.first(part, self._ages)
@@ -113,29 +121,42 @@ class Round:
             return part.upto
         self.came.stuck += 1
         if len(self.came.reasons) < MOST_NAMED:
-            self.came.reasons[job_id] = str(error).strip().split("\n")[0]
-        archive_log.stuck(job_id, error)
+            self.came.reasons[job_id] = _reason(error)
+        archive_log.stuck(job_id, _reason(error))
         return job_id
 
     def _forget(self) -> Iterator[float]:
         """Drop, or delete, what was archived longer ago than it is to be kept."""
         by_rows = not self._archive.by_partitions
         for partition in self._archive.forgettable(self._archived_for):
-            gone: bool | None = False
-            for _ in range(DROP_TRIES if not self._dry_run else 0):
-                gone = self._archive.forget(partition)
-                if gone is not False:
-                    break
-                yield DROP_PAUSE
-            by_rows |= gone is None
-            if gone or self._dry_run:
+            if self._dry_run:
                 self.came.dropped.append(partition)
-                archive_log.dropped(partition)
-            elif gone is False:
-                self.came.in_use.append(partition)
-                archive_log.not_dropped(partition)
+            else:
+                by_rows |= yield from self._drop(partition)
         if by_rows and not self._dry_run:
             yield from self._delete()
+
+    def _drop(self, partition: str) -> Generator[float, None, bool]:
+        """Drop a partition if it can be had within about a second; return whether its rows are to be deleted instead."""
+        why = ""
+        for _ in range(DROP_TRIES):
+            try:
+                self._archive.drop(partition)
+            except Forbidden:
+                return True
+            except InUse as error:
+                why = str(error)
+                yield DROP_PAUSE
+            except ROW_ERRORS as error:
+                why = _reason(error)
+                break
+            else:
+                self.came.dropped.append(partition)
+                archive_log.dropped(partition)
+                return False
+        self.came.in_use[partition] = why
+        archive_log.not_dropped(partition, why)
+        return False
 
     def _delete(self) -> Iterator[float]:
         number = most = self._archive.most
@@ -146,10 +167,14 @@ class Round:
             yield (time.monotonic() - began) * self._rest
 
 
+def _reason(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
+
 def _next_span(span: int, took: float) -> int:
     if took > LONG_STEP:
         return max(span // 2, 1)
-    return min(2 * span, 2**62) if took < SHORT_STEP else span
+    return min(2 * span, MOST_IDS) if took < SHORT_STEP else span
 
 
 def ages(settings: Conf) -> Ages:

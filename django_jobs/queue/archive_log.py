@@ -22,15 +22,14 @@ def dropped(partition: str) -> None:
     say(logging.INFO, "The partition %s of the archive was dropped: its jobs were kept for ARCHIVE_FOR", partition)
 
 
-def not_dropped(partition: str) -> None:
-    say(logging.INFO, "The partition %s of the archive is in use, and is dropped later", partition)
+def not_dropped(partition: str, why: str) -> None:
+    say(logging.INFO, "The partition %s of the archive cannot be dropped now, and is tried again: %s", partition, why)
 
 
-def stuck(job_id: int, error: Exception) -> None:
+def stuck(job_id: int, why: str) -> None:
     if job_id not in _named and len(_named) < MOST_NAMED:
         _named.add(job_id)
-        said = str(error).strip().split("\n")[0]
-        say(logging.WARNING, "Job %d cannot be taken out of the table of jobs, and is passed over: %s", job_id, said)
+        say(logging.WARNING, "Job %d cannot be taken out of the table of jobs, and is passed over: %s", job_id, why)
 
 
 def many_stuck(number: int) -> None:
