@@ -7,14 +7,16 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from django.db import DataError, IntegrityError, InternalError
+from django.db import DatabaseError, DataError, IntegrityError, InternalError
 
 from django_jobs.conf import Conf, conf
 from django_jobs.engines.archive import Ages, Archive, Forbidden, InUse, Moved, Part
 from django_jobs.queue import archive_log
 
-# What a row can be the reason of. Of other errors, as of a database that is away, no row is.
+# What a row can be the reason of, and an exception of PostgreSQL's that a trigger raised. Of other errors, as of a database that
+# is away or a table that is missing, no row is.
 ROW_ERRORS = (IntegrityError, DataError, InternalError)
+RAISED = "P0001"
 # After a step that took less, twice as many ids are looked at, and half as many after one that took more.
 SHORT_STEP, LONG_STEP = 0.02, 0.2
 MOST_IDS = 1_000_000
@@ -78,7 +80,9 @@ class Round:
             part = Part(after, min(after + span, last), limit)
             try:
                 moved = self._step(part)
-            except ROW_ERRORS as error:
+            except DatabaseError as error:
+                if not _is_of_a_row(error):
+                    raise
                 # By halves down to the row that is the reason.
                 limit //= 2
                 if not limit:
@@ -165,6 +169,10 @@ class Round:
             number = self._archive.delete(self._archived_for, most)
             self.came.forgotten += number
             yield (time.monotonic() - began) * self._rest
+
+
+def _is_of_a_row(error: DatabaseError) -> bool:
+    return isinstance(error, ROW_ERRORS) or getattr(error.__cause__, "sqlstate", None) == RAISED
 
 
 def _reason(error: Exception) -> str:

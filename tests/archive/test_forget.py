@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 NO_WAIT = 0.8
 
 
-@pytest.fixture(autouse=True)
-def no_partitions_left(engine: Engine) -> Iterator[None]:
-    yield
-    if engine.name == "postgresql":
-        for name in partitions(engine):
-            sql(engine, f"DROP TABLE {name}")
-
-
 @alone
 def test_what_was_archived_is_kept_for_archive_for_at_least_and_forgotten_then(engine: Engine) -> None:
     job = ended(engine, "done", 2)
