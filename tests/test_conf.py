@@ -226,3 +226,14 @@ def test_a_heartbeat_over_a_third_of_the_lease_is_refused(given: dict[str, Any])
 @pytest.mark.parametrize("given", [{"LEASE": 1, "HEARTBEAT": 1 / 3}, {"LEASE": 0.3, "HEARTBEAT": 0.1}, {"LEASE": 90}])
 def test_a_heartbeat_of_a_third_of_the_lease_is_allowed(given: dict[str, Any]) -> None:
     assert problems(given) == []
+
+
+@pytest.mark.parametrize("none", [0, 0.0, timedelta(0)])
+def test_an_archive_for_no_time_is_no_archive(settings: Any, none: object) -> None:
+    settings.DJANGO_JOBS = {"ARCHIVE_FOR": none}
+    assert conf().archive_for == 0.0
+
+
+def test_pairs_that_just_fit_are_taken(settings: Any) -> None:
+    settings.DJANGO_JOBS = {"KEEP_DONE": 30, "DEAD_RETENTION": 30, "IDEMPOTENCY_WINDOW": 30, "LEASE": 30}
+    assert (conf().keep_done, conf().dead_retention, conf().idempotency_window) == (30.0, 30.0, 30.0)

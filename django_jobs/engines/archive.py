@@ -83,6 +83,10 @@ class Archive(ABC):
         """Say whether nobody else is at the archive; nobody will be until the end of the block."""
         yield True
 
+    def may_prepare(self) -> bool:
+        """Tell whether this user may make a place for what is archived; also when there is no archive yet."""
+        return True
+
     @abstractmethod
     def prepare(self) -> None:
         """See that there is a place for what is archived now; raise Forbidden when it cannot be made for want of a right."""

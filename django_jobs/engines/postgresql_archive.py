@@ -64,6 +64,13 @@ class PostgreSQLArchive(Archive):
             if not self._covered():
                 self._make_partition()
 
+    def may_prepare(self) -> bool:
+        found = self._asked(
+            "SELECT has_schema_privilege(relnamespace, 'CREATE') AND pg_has_role(relowner, 'USAGE') FROM pg_class "
+            "WHERE pg_class.oid = to_regclass('django_jobs_archivedjob')"
+        )
+        return bool(not found or found[0][0])
+
     @contextmanager
     def _allowed(self) -> Iterator[None]:
         try:

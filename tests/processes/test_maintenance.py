@@ -20,9 +20,6 @@ from tests.processes.common import lines, on_postgresql, with_processes
 from tests.processes.outages import down
 from tests.threads import session
 
-if TYPE_CHECKING:
-    pass
-
 pytestmark = with_processes
 
 
