@@ -37,7 +37,7 @@ SELECT 'shop.jobs.send_receipt', '{"args": [1], "kwargs": {}}', now() + interval
 """
 PARTITION = """
 CREATE TABLE IF NOT EXISTS django_jobs_archivedjob_old PARTITION OF django_jobs_archivedjob
-FOR VALUES FROM ('2001-01-01') TO ('2001-01-02')
+FOR VALUES FROM ('2001-01-01') TO ('2001-01-02') WITH (autovacuum_enabled = off)
 """
 ARCHIVED = """
 INSERT INTO django_jobs_archivedjob (id, type, payload, status, token, archived_at, finished_at)

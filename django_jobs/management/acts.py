@@ -57,7 +57,7 @@ def archive(options: dict[str, Any], say: Say) -> Answer:
     for partition, why in came.in_use.items():
         say(f"The partition {partition} cannot be dropped now: {why}")
     data = {**asdict(came), "reasons": [{"id": job_id, "why": why} for job_id, why in came.reasons.items()]}
-    return Answer(data, text.archived(came, options["dry_run"]), came.stuck + len(came.in_use))
+    return Answer(data, text.archived(came, options["dry_run"]), came.stuck)
 
 
 def _tell(parts: Iterable[bulk.Came], say: Say, names: tuple[str, ...]) -> Answer:
