@@ -109,6 +109,7 @@ def test_after_an_outage_in_the_middle_of_a_round_it_goes_on(server: postgres.Se
     with down(server, (workers, "supervisor")):
         pass
     wait_for(lambda: left(trees) == 0, 60.0, "what is left is archived")
+    assert not lines(workers, "Maintenance failed")
     assert workers.stop() == 0
     assert_none_lost(trees, 40_000)
 
