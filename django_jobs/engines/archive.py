@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import Max, Min, Q
+from django.db.models import Q
 
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
@@ -119,8 +119,10 @@ class Archive(ABC):
 
     def ends(self) -> tuple[int, int]:
         """Return the lowest and the highest id in the table of jobs, 0 and -1 if it is empty."""
-        found = Job.objects.using(self.alias).order_by().aggregate(first=Min("pk"), last=Max("pk"))
-        return (0, -1) if found["first"] is None else (found["first"], found["last"])
+        # Asked for one by one: for both at once SQLite reads the whole table.
+        ids = Job.objects.using(self.alias).values_list("pk", flat=True)
+        first, last = ids.order_by("pk").first(), ids.order_by("-pk").first()
+        return (0, -1) if first is None or last is None else (first, last)
 
     def first(self, part: Part, ages: Ages) -> int | None:
         """Return the first job that `move` would take."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from django.db import connections
 
 from django_jobs.conf import conf
 from django_jobs.engines.archive import Ages, Part, archive
+from django_jobs.engines.sql import statement
 from django_jobs.models import ArchivedJob, Job
 from django_jobs.models.clock import Clock
 from django_jobs.queue import archive as rounds
@@ -95,6 +97,16 @@ def test_all_that_is_known_of_a_job_goes_with_it(engine: Engine) -> None:
     left_out = {field.attname for field in Job._meta.concrete_fields} - set(kept)
     assert left_out == {"parked", "locked_by", "locked_until"}
     assert found.requeued_as is None
+
+
+@pytest.mark.fast
+@on_postgresql
+def test_the_statement_names_every_column_of_the_archive(engine: Engine) -> None:
+    columns = [field.column for field in ArchivedJob._meta.concrete_fields if field.name != "requeued_as"]
+    lists = re.findall(r"(?:RETURNING|_archivedjob\s+\() *(id,[^)]*)\)", statement("archive"))
+    taken, kept = (re.findall(r"\w+", found) for found in lists)
+    assert sorted(kept) == sorted(columns)
+    assert [*taken, "archived_at"] == kept
 
 
 def test_with_an_archive_of_no_time_jobs_are_deleted(engine: Engine, settings: Any) -> None:
