@@ -49,6 +49,7 @@ def purge(options: dict[str, Any], say: Say) -> Answer:
 
 def archive(options: dict[str, Any], say: Say) -> Answer:
     made = Round(archive_of(), rest=0.0 if options["no_pause"] else REST, dry_run=options["dry_run"])
+    made.prepare()
     for pause in made.steps():
         threading.Event().wait(pause)
     came = made.came

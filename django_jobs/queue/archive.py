@@ -71,6 +71,11 @@ class Round:
         if self.came.stuck > archive_log.MOST_NAMED:
             archive_log.many_stuck(self.came.stuck)
 
+    def prepare(self) -> None:
+        """See that there is a place for what is archived today, also for others who may not make it."""
+        if self._keep and not self._dry_run:
+            self._may_keep()
+
     def _empty(self) -> Iterator[float]:
         """Empty the table of jobs of those that are old."""
         (first, last), most = self._archive.ends(), self._archive.most

@@ -102,7 +102,7 @@ def test_all_that_is_known_of_a_job_goes_with_it(engine: Engine) -> None:
 @pytest.mark.fast
 @on_postgresql
 def test_the_statement_names_every_column_of_the_archive(engine: Engine) -> None:
-    columns = [field.column for field in ArchivedJob._meta.concrete_fields if field.name != "requeued_as"]
+    columns = [str(field.column) for field in ArchivedJob._meta.concrete_fields if field.name != "requeued_as"]
     lists = re.findall(r"(?:RETURNING|_archivedjob\s+\() *(id,[^)]*)\)", statement("archive"))
     taken, kept = (re.findall(r"\w+", found) for found in lists)
     assert sorted(kept) == sorted(columns)
