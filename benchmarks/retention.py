@@ -23,6 +23,7 @@ from benchmarks.throughput import ROOT, TYPE, django
 from example_project.postgres import temporary
 
 BATCH = 500
+ARCHIVE = "django_jobs_archivedjob"
 MOVE = (ROOT / "django_jobs" / "engines" / "sql" / "archive.sql").read_text()
 TICK = os.sysconf("SC_CLK_TCK")
 OLD = """
@@ -110,6 +111,7 @@ def main() -> int:
             print(f"PostgreSQL {version // 10000}.{version % 10000}, {options.moved} rows, {options.rounds} rounds\n")
             costs(connection, options)
             passing(connection, server.url, options)
+            held(connection, options.rows)
             return under_load(connection, environment, options)
 
 
@@ -216,6 +218,21 @@ def walk(connection: psycopg.Connection, rows: int) -> float:
         after += span
         span = span * 2 if time.perf_counter() - started < 0.02 else span
     return time.perf_counter() - began
+
+
+def held(connection: psycopg.Connection, rows: int) -> None:
+    """Say for how long a drop locks readers of the archive out, and how long the removal of the files takes after that."""
+    fill(connection, rows, dropped=True)
+    with connection.transaction():
+        began = time.perf_counter()
+        connection.execute(f"LOCK TABLE ONLY {ARCHIVE}, ONLY {ARCHIVE}_old IN ACCESS EXCLUSIVE MODE NOWAIT")
+        drop(connection)
+        dropped = time.perf_counter()
+    committed = time.perf_counter()
+    print(
+        f"\nA drop of {rows:,} rows holds its lock for {(dropped - began) * 1000:.0f} ms; its files are removed without it, "
+        f"within {committed - dropped:.2f} s."
+    )
 
 
 def under_load(connection: psycopg.Connection, environment: dict[str, str], options: argparse.Namespace) -> int:
