@@ -16,6 +16,7 @@ from django_jobs.models import ArchivedJob
 from django_jobs.queue import archive as rounds
 from tests.archive.common import DAY, age_archive, archived, ended, go_round, here, partitions
 from tests.engines.common import alone, beside_others, on_postgresql, sql
+from tests.harness import wait_for
 from tests.threads import Session, session, wait_for_blocked
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def test_one_that_died_at_the_archive_is_in_nobodys_way(engine: Engine) -> None:
         turn = archive(engine.alias).turn()
         assert gone.do(turn.__enter__) is True
         gone.do(lambda: connections[engine.alias].close())
-        assert go_round(engine).archived == 1
+        wait_for(lambda: go_round(engine).archived == 1, 10.0, "the server has noticed")
         gone.do(partial(turn.__exit__, None, None, None))
 
 
