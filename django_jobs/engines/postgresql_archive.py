@@ -19,7 +19,7 @@ from django_jobs.engines.sql import statement
 # Advisory locks of the database: who is at the archive, and who makes a partition.
 WORKING, MAKING = 1, 2
 _LOCKS = 0x646A6F62
-# How long what needs a lock on a table waits for it. Nobody who reads the archive has to wait longer behind us.
+# How long a lock is waited for. Whoever comes behind us waits no longer for us, and our thread can be ended after that.
 LOCK_TIMEOUT = "1s"
 
 # Where the archive is, today, and tomorrow, in UTC.
@@ -58,8 +58,7 @@ class PostgreSQLArchive(Archive):
     def prepare(self) -> None:
         if self._covered():
             return
-        with self._allowed(), transaction.atomic(using=self.alias):
-            self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+        with self._allowed(), self._bounded():
             self._run("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCKS, MAKING])
             if not self._covered():
                 self._make_partition()
@@ -70,6 +69,13 @@ class PostgreSQLArchive(Archive):
             "WHERE pg_class.oid = to_regclass('django_jobs_archivedjob')"
         )
         return bool(not found or found[0][0])
+
+    @contextmanager
+    def _bounded(self) -> Iterator[None]:
+        """Open a transaction that waits for no lock for long."""
+        with transaction.atomic(using=self.alias):
+            self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+            yield
 
     @contextmanager
     def _allowed(self) -> Iterator[None]:
@@ -100,7 +106,8 @@ class PostgreSQLArchive(Archive):
 
     def move(self, part: Part, ages: Ages, keep: bool) -> Moved:
         given = {"done": ages.done, "dead": ages.dead, "keyed": ages.keyed, "keep": keep, **part._asdict()}
-        number, last, young = self._asked(statement("archive"), given)[0]
+        with self._bounded():
+            number, last, young = self._asked(statement("archive"), given)[0]
         return Moved(number, last, bool(young))
 
     def forgettable(self, age: timedelta) -> list[str]:
@@ -108,8 +115,7 @@ class PostgreSQLArchive(Archive):
         return [row[0] for row in self._asked(statement("archive_partitions") + over, [age])]
 
     def drop(self, partition: str) -> None:
-        with self._allowed(), transaction.atomic(using=self.alias):
-            self._run("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+        with self._allowed(), self._bounded():
             self._lock(partition)
             self._run(f"DROP TABLE {partition}")
 

@@ -230,6 +230,7 @@ def test_a_job_that_was_requeued_after_the_mover_had_its_snapshot_stays(
         "WHERE id >", "WHERE (SELECT pg_advisory_xact_lock(42)) IS NOT NULL AND id >", 1
     )
     monkeypatch.setattr(postgresql_archive, "statement", lambda name: waiting)
+    monkeypatch.setattr(postgresql_archive, "LOCK_TIMEOUT", "20s")
     with session(engine.alias) as holder:
         holder.begin()
         holder.sql("SELECT pg_advisory_xact_lock(42)")
