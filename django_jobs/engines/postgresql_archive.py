@@ -56,9 +56,9 @@ class PostgreSQLArchive(Archive):
             self.engine.connection.close()  # the lock ends with the session
 
     def prepare(self) -> None:
-        if self._covered():
-            return
         with self._allowed(), self._bounded():
+            if self._covered():
+                return
             self._run("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCKS, MAKING])
             if not self._covered():
                 self._make_partition()
