@@ -15,8 +15,8 @@ from django.db import connections
 from django.db.models import ForeignKey
 
 from django_jobs import conf, registry
-from django_jobs.engines import jobs_alias
-from django_jobs.models import Job
+from django_jobs.engines import archive, jobs_alias
+from django_jobs.models import ArchivedJob, Job
 from django_jobs.schedules import code, sync
 
 OLDEST_SQLITE = (3, 37)
@@ -111,17 +111,17 @@ def _check_sqlite(alias: str) -> list[CheckMessage]:
 
 @register("django_jobs")
 def check_foreign_keys(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """No foreign key may point to Job: finished jobs are deleted in bulk."""
+    """No foreign key may point to a job: finished jobs go to the archive and are deleted in bulk."""
     return [
         Error(
             f"{model._meta.label}.{field.name} is a foreign key to a job.",
-            hint="Keep the job's id in a BigIntegerField: finished jobs are deleted in bulk.",
+            hint="Keep the job's id in a BigIntegerField: finished jobs go to the archive, and are deleted in bulk in the end.",
             obj=model,
             id="django_jobs.E005",
         )
         for model in apps.get_models(include_auto_created=True)
         for field in model._meta.local_fields
-        if isinstance(field, ForeignKey) and field.related_model is Job
+        if isinstance(field, ForeignKey) and field.related_model in (Job, ArchivedJob)
     ]
 
 
@@ -134,11 +134,28 @@ def check_server(
         return []
     version = connections[alias].get_database_version()
     if version[0] >= OLDEST_POSTGRESQL:
-        return []
+        return _check_archive(alias)
     return [
         Error(
             f"The jobs' database {alias!r} is PostgreSQL {version[0]}, which is too old for django_jobs.",
             hint=f"Upgrade the server to PostgreSQL {OLDEST_POSTGRESQL} or newer.",
             id="django_jobs.E006",
+        )
+    ]
+
+
+def _check_archive(alias: str) -> list[CheckMessage]:
+    if conf.problems(getattr(settings, "DJANGO_JOBS", {})) or conf.conf().archive_for == 0:
+        return []
+    if archive.archive(alias).may_prepare():
+        return []
+    user = connections[alias].settings_dict["USER"]
+    return [
+        checks.Warning(
+            f"The user {user!r} of the jobs' database {alias!r} may not make partitions of the archive: jobs that ended stay in "
+            "the table of jobs for KEEP_DONE and ARCHIVE_FOR, and are deleted then.",
+            hint="Let the user own the tables of django_jobs and create tables in their schema, or run `jobs archive` each day "
+            "as one who may; see docs/retention.md.",
+            id="django_jobs.W002",
         )
     ]

@@ -38,6 +38,11 @@ def _duration(value: Any) -> float:
     return float(value)
 
 
+def _duration_or_none(value: Any) -> float:
+    """Return seconds, of which 0 means not at all."""
+    return 0.0 if (value == 0 and not isinstance(value, bool)) or value == timedelta(0) else _duration(value)
+
+
 def _whole(value: Any, most: int = LARGEST_WHOLE) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise ValueError(f"give a whole number from 1 to {most:,}")
@@ -164,6 +169,9 @@ class Conf:
     max_attempts: int = _setting(8, _attempts)
     default_timeout: float = _setting(900.0, _duration)
     max_uncounted: int = _setting(10, _losses)
+    keep_done: float = _setting(86_400.0, _duration)
+    archive_for: float = _setting(604_800.0, _duration_or_none)
+    dead_retention: float = _setting(2_592_000.0, _duration)
     idempotency_window: float = _setting(86_400.0, _duration)
     effect_window: float = _setting(2_592_000.0, _duration)
     stats_for: float = _setting(2_592_000.0, _duration)
@@ -205,12 +213,24 @@ def _read(given: object) -> tuple[Conf, list[str]]:
 
 
 def _impossible_pairs(found: Conf) -> list[str]:
+    faults = []
     if found.heartbeat * 3 > found.lease * 1.0001:
-        return [
+        faults.append(
             f"DJANGO_JOBS has HEARTBEAT {found.heartbeat:g} s and LEASE {found.lease:g} s; "
             "HEARTBEAT may be at most a third of LEASE, so that a lease survives two lost heartbeats."
-        ]
-    return []
+        )
+    if found.idempotency_window < found.keep_done:
+        faults.append(
+            f"DJANGO_JOBS has IDEMPOTENCY_WINDOW {found.idempotency_window:g} s and KEEP_DONE {found.keep_done:g} s; "
+            "IDEMPOTENCY_WINDOW must be at least KEEP_DONE: a key holds as long as its job is kept."
+        )
+    for name, kept in (("KEEP_DONE", found.keep_done), ("DEAD_RETENTION", found.dead_retention)):
+        if kept < found.lease:
+            faults.append(
+                f"DJANGO_JOBS has {name} {kept:g} s and LEASE {found.lease:g} s; {name} must be at least LEASE: a worker whose "
+                "last statement was not answered asks the row for as long."
+            )
+    return faults
 
 
 @receiver(setting_changed)

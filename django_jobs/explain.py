@@ -11,31 +11,39 @@ from django.db.models.functions import Now
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, LOSSES, REQUEUED
-from django_jobs.models import Job, Pause, Worker
+from django_jobs.models import ArchivedJob, Job, Pause, Worker, find
 from django_jobs.models.clock import Clock, ClockText
+from django_jobs.models.record import JobRecord
 
 AHEAD_LIMIT = 1000
 
 
-def explain(job: Job) -> str:
+def explain(job: JobRecord) -> str:
     """Say in a sentence why a job is not running, or how it ended."""
     alias = job._state.db or jobs_alias()
-    rows = Job.objects.using(alias).filter(pk=job.pk)
-    found = rows.annotate(clock=Now(), clock_text=ClockText()).first()
+    found: Any = find(alias, job.pk, clock=Now(), clock_text=ClockText())
     if found is None:
         return f"Job {job.pk} is gone: it was deleted."
     now: datetime = found.clock
+    if isinstance(found, ArchivedJob):
+        again = "" if found.requeued_as is None else f", and requeued as job {found.requeued_as}"
+        return f"{_end(found, now).rstrip('.')}; archived {_age(found.archived_at, now)} ago{again}."
     match found.status:
         case Job.Status.READY:
             return _ready(found, now, alias)
         case Job.Status.RUNNING:
             return _running(found, now, alias)
+    return _end(found, now)
+
+
+def _end(job: Any, now: datetime) -> str:
+    match job.status:
         case Job.Status.DONE:
-            return f"Done {_age(found.finished_at, now)} ago{_took(found)}."
-        case Job.Status.CANCELLED if found.cancel_reason is not None:
-            return f"Cancelled {_age(found.finished_at, now)} ago {_said(found.cancel_reason)}{_meanwhile(found)}."
+            return f"Done {_age(job.finished_at, now)} ago{_took(job)}."
+        case Job.Status.CANCELLED if job.cancel_reason is not None:
+            return f"Cancelled {_age(job.finished_at, now)} ago {_said(job.cancel_reason)}{_meanwhile(job)}."
         case _:
-            return f"{_ended(found)} {_age(found.finished_at, now)} ago: {_why(found)}"
+            return f"{_ended(job)} {_age(job.finished_at, now)} ago: {_why(job)}"
 
 
 def live_workers(alias: str) -> Any:

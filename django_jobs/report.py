@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
-from django_jobs.models import Effect, Job, Pause, Schedule, Worker
+from django_jobs.models import ArchivedJob, Effect, Job, Pause, Schedule, Worker, find
 from django_jobs.models.clock import Clock
 from django_jobs.queue.operate import FINISHED
 from django_jobs.schedules.status import OVERDUE
@@ -190,15 +190,15 @@ def jobs(
     return [_short(job) for job in found[:limit]]
 
 
-def job(job_id: int) -> Job:
-    """Return a job by id; raise JobDoesNotExist."""
-    found: Job | None = Job.objects.using(jobs_alias()).filter(pk=job_id).first()
+def job(job_id: int) -> Job | ArchivedJob:
+    """Return a job by id, also from the archive; raise JobDoesNotExist."""
+    found = find(jobs_alias(), job_id)
     if found is None:
         raise JobDoesNotExist(f"There is no job {job_id}.")
     return found
 
 
-def _short(job: Job) -> dict[str, Any]:
+def _short(job: Job | ArchivedJob) -> dict[str, Any]:
     return {
         "id": job.pk,
         "type": job.type,
@@ -214,14 +214,14 @@ def _short(job: Job) -> dict[str, Any]:
     }
 
 
-def _error(job: Job) -> str | None:
+def _error(job: Job | ArchivedJob) -> str | None:
     """Return in a line what the last run that did not succeed, or whoever ended the job, said."""
     if job.status == Job.Status.DONE or not job.history:
         return None
     return str(job.history[-1].get("error", "")) or None
 
 
-def story(job: Job) -> dict[str, Any]:
+def story(job: Job | ArchivedJob) -> dict[str, Any]:
     """Return everything the row says of a job, and the sentence of `explain()`."""
     return {
         **_short(job),
@@ -244,6 +244,8 @@ def story(job: Job) -> dict[str, Any]:
         "created_at": _text(job.created_at),
         "started_at": _text(job.started_at),
         "last_started_at": _text(job.last_started_at),
+        "archived_at": _text(job.archived_at) if isinstance(job, ArchivedJob) else None,
+        "requeued_as": job.requeued_as if isinstance(job, ArchivedJob) else None,
         "progress": job.progress,
         "result": job.result,
         "last_error": job.last_error,
@@ -252,7 +254,7 @@ def story(job: Job) -> dict[str, Any]:
     }
 
 
-def _left_by(job: Job) -> dict[str, Any]:
+def _left_by(job: Job | ArchivedJob) -> dict[str, Any]:
     found = Effect.objects.using(jobs_alias()).left_by(job)
     return {"effects": found.count(), "newest": list(found.values_list("key", flat=True)[:MOST_NAMED])}
 

@@ -202,7 +202,7 @@ def test_purge_narrows_by_age_status_queue_type_and_limit(engine: Engine) -> Non
 
 @alone
 def test_a_key_that_must_still_hold_keeps_its_row_unless_it_is_said(engine: Engine, settings: Any) -> None:
-    settings.DJANGO_JOBS = {"IDEMPOTENCY_WINDOW": 3600}
+    settings.DJANGO_JOBS = {"IDEMPOTENCY_WINDOW": 3600, "KEEP_DONE": 3600}
     young, old, plain = (dead(engine, 1, idempotency_key=key)[0] for key in ("young", "old", None))
     age(engine, young, minutes=59)
     age(engine, old, minutes=61)

@@ -13,7 +13,7 @@ from django.db import connections, models
 from django.test.utils import isolate_apps
 
 from django_jobs import checks, registry
-from django_jobs.models import Job
+from django_jobs.models import ArchivedJob, Job
 from tests.app.jobs import nothing
 
 pytestmark = pytest.mark.fast
@@ -38,6 +38,13 @@ def test_a_sound_project_has_nothing_to_report(vendor: str) -> None:
         ({"LEASE": -1}, "DJANGO_JOBS['LEASE'] is -1"),
         ({"THREADS": True}, "DJANGO_JOBS['THREADS'] is True"),
         ({"HEARTBEAT": 20}, "HEARTBEAT may be at most a third of LEASE"),
+        ({"KEEP_DONE": 172_800}, "IDEMPOTENCY_WINDOW must be at least KEEP_DONE"),
+        ({"KEEP_DONE": 20}, "KEEP_DONE must be at least LEASE"),
+        ({"DEAD_RETENTION": 20}, "DEAD_RETENTION must be at least LEASE"),
+        ({"KEEP_DONE": 0}, "DJANGO_JOBS['KEEP_DONE'] is 0"),
+        ({"ARCHIVE_FOR": -1}, "DJANGO_JOBS['ARCHIVE_FOR'] is -1"),
+        ({"ARCHIVE_FOR": False}, "DJANGO_JOBS['ARCHIVE_FOR'] is False"),
+        ({"ARCHIVE_FOR": None}, "DJANGO_JOBS['ARCHIVE_FOR'] is None"),
         ({"QUEUES": "mail"}, "give a list of queue names"),
         ({"BACKOFF": (1, 2)}, "its three numbers"),
     ],
@@ -129,11 +136,12 @@ def test_an_old_postgresql_is_an_error_when_the_database_is_checked(monkeypatch:
     assert ids(checks.check_server(None, databases=["default"])) == ["django_jobs.E006"]
 
 
-def test_a_foreign_key_to_job_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("target", [Job, ArchivedJob])
+def test_a_foreign_key_to_a_job_is_an_error(monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     with isolate_apps("tests.app"):
 
         class Receipt(models.Model):
-            job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="+")
+            job = models.ForeignKey(target, on_delete=models.CASCADE, related_name="+")
 
             class Meta:
                 app_label = "app"
@@ -141,6 +149,25 @@ def test_a_foreign_key_to_job_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(apps, "get_models", lambda **kwargs: [Receipt])
         (message,) = checks.check_foreign_keys(None)
     assert (message.id, message.msg) == ("django_jobs.E005", "app.Receipt.job is a foreign key to a job.")
+
+
+@pytest.mark.django_db(databases="__all__")
+@pytest.mark.parametrize("missing", ["the schema", "the table"])
+def test_a_user_who_cannot_make_partitions_is_warned_about(settings: Any, missing: str) -> None:
+    with connections["default"].cursor() as cursor:
+        cursor.execute("CREATE ROLE mere_user")
+        if missing == "the table":
+            cursor.execute("GRANT CREATE ON SCHEMA public TO mere_user")
+        else:
+            cursor.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+            cursor.execute("ALTER TABLE django_jobs_archivedjob OWNER TO mere_user")
+        cursor.execute("SET LOCAL ROLE mere_user")
+        assert ids(checks.check_server(None, databases=["default"])) == ["django_jobs.W002"]
+        settings.DJANGO_JOBS = {"ARCHIVE_FOR": 0}
+        assert checks.check_server(None, databases=["default"]) == []
+        cursor.execute("RESET ROLE")
+        settings.DJANGO_JOBS = {}
+        assert checks.check_server(None, databases=["default"]) == []
 
 
 def test_every_check_is_documented() -> None:

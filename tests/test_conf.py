@@ -88,10 +88,10 @@ def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings:
     with pytest.raises(BadSetting) as caught:
         conf()
     known = (
-        "ATOMIC_IDLE, BACKOFF, DEFAULT_TIMEOUT, DRAIN, EFFECT_WINDOW, ENQUEUE_TIMEOUT, HEARTBEAT, IDEMPOTENCY_WINDOW, "
-        "LEASE, LISTEN, LISTEN_DSN, MAX_ATTEMPTS, MAX_JOBS_PER_PROCESS, MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, "
-        "MAX_UNCOUNTED, MISSED_GRACE, OLDEST_SHARE, POLL_INTERVAL, PROCESSES, QUEUES, SHUTDOWN_GRACE, "
-        "SOLO_MEMORY, SOLO_PROCESSES, STATS_FOR, THREADS"
+        "ARCHIVE_FOR, ATOMIC_IDLE, BACKOFF, DEAD_RETENTION, DEFAULT_TIMEOUT, DRAIN, EFFECT_WINDOW, ENQUEUE_TIMEOUT, "
+        "HEARTBEAT, IDEMPOTENCY_WINDOW, KEEP_DONE, LEASE, LISTEN, LISTEN_DSN, MAX_ATTEMPTS, MAX_JOBS_PER_PROCESS, "
+        "MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, MAX_UNCOUNTED, MISSED_GRACE, OLDEST_SHARE, "
+        "POLL_INTERVAL, PROCESSES, QUEUES, SHUTDOWN_GRACE, SOLO_MEMORY, SOLO_PROCESSES, STATS_FOR, THREADS"
     )
     assert str(caught.value) == (
         "DJANGO_JOBS['THREADS'] is 0; give a whole number from 1 to 1,000. "
@@ -107,7 +107,7 @@ def test_a_setting_that_is_no_dict_is_named(given: object) -> None:
 @pytest.mark.parametrize("key", [0, None, "", "LEASES", "threads", ("LEASE",)])
 def test_an_unknown_key_is_named_with_the_known_ones(key: object) -> None:
     (found,) = problems({key: 1})
-    assert found.startswith(f"DJANGO_JOBS has an unknown key {key!r}; known are ATOMIC_IDLE, ")
+    assert found.startswith(f"DJANGO_JOBS has an unknown key {key!r}; known are ARCHIVE_FOR, ATOMIC_IDLE, ")
     assert found.endswith(" THREADS.")
 
 
@@ -248,3 +248,14 @@ def test_a_heartbeat_over_a_third_of_the_lease_is_refused(given: dict[str, Any])
 @pytest.mark.parametrize("given", [{"LEASE": 1, "HEARTBEAT": 1 / 3}, {"LEASE": 0.3, "HEARTBEAT": 0.1}, {"LEASE": 90}])
 def test_a_heartbeat_of_a_third_of_the_lease_is_allowed(given: dict[str, Any]) -> None:
     assert problems(given) == []
+
+
+@pytest.mark.parametrize("none", [0, 0.0, timedelta(0)])
+def test_an_archive_for_no_time_is_no_archive(settings: Any, none: object) -> None:
+    settings.DJANGO_JOBS = {"ARCHIVE_FOR": none}
+    assert conf().archive_for == 0.0
+
+
+def test_pairs_that_just_fit_are_taken(settings: Any) -> None:
+    settings.DJANGO_JOBS = {"KEEP_DONE": 30, "DEAD_RETENTION": 30, "IDEMPOTENCY_WINDOW": 30, "LEASE": 30}
+    assert (conf().keep_done, conf().dead_retention, conf().idempotency_window) == (30.0, 30.0, 30.0)

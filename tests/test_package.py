@@ -20,7 +20,7 @@ from django.db import connections
 
 import django_jobs
 from django_jobs import exceptions
-from django_jobs.models import Job, Pause, Worker
+from django_jobs.models import ArchivedJob, Job, Pause, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,7 +205,7 @@ def schema(alias: str) -> dict[str, Any]:
                 ],
                 connection.introspection.get_constraints(cursor, model._meta.db_table),
             )
-            for model in (Job, Pause, Worker)
+            for model in (ArchivedJob, Job, Pause, Worker)
             if model._meta.db_table in tables
         }
 
@@ -213,7 +213,7 @@ def schema(alias: str) -> dict[str, Any]:
 @pytest.mark.django_db(transaction=True, databases="__all__")
 def test_the_migrations_go_back_to_nothing_and_forth_again(engine: Engine) -> None:
     before = schema(engine.alias)
-    assert set(before) == {"django_jobs_job", "django_jobs_pause", "django_jobs_worker"}
+    assert set(before) == {"django_jobs_archivedjob", "django_jobs_job", "django_jobs_pause", "django_jobs_worker"}
     try:
         call_command("migrate", "django_jobs", "zero", database=engine.alias, verbosity=0)
         assert schema(engine.alias) == {}

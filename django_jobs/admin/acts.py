@@ -14,16 +14,17 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_jobs.admin import beside
 from django_jobs.admin.listing import HEAVY
-from django_jobs.admin.shown import badge, name
+from django_jobs.admin.shown import badge, job_link, name
 from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
-from django_jobs.models import Job
+from django_jobs.models import Job, find
 from django_jobs.queue import operate
 
 REFUSALS_SHOWN = 10
@@ -40,7 +41,8 @@ class Asked:
 
 
 class ActsAdmin(WhyAdmin):
-    actions = ["requeue", "cancel"]
+    acts: tuple[str, ...] = ("requeue", "cancel")
+    actions = list(acts)
 
     def has_requeue_permission(self, request: HttpRequest) -> bool:
         return self.may(request, "requeue")
@@ -76,14 +78,17 @@ class ActsAdmin(WhyAdmin):
     def get_urls(self) -> list[URLPattern]:
         def at(act: str) -> URLPattern:
             view = self.admin_site.admin_view(self.act_view)
-            return path(f"<int:job_id>/{act}/", view, {"act": act}, name=f"django_jobs_job_{act}")
+            return path(f"<int:job_id>/{act}/", view, {"act": act}, name=f"django_jobs_{self.opts.model_name}_{act}")
 
-        return [at("requeue"), at("cancel"), *super().get_urls()]
+        return [*(at(act) for act in self.acts), *super().get_urls()]
+
+    def url_of(self, what: str, job_id: int) -> str:
+        return reverse(f"admin:django_jobs_{self.opts.model_name}_{what}", args=[job_id])
 
     def act_view(self, request: HttpRequest, job_id: int, act: str) -> HttpResponse:
         if not self.may(request, act):
             raise PermissionDenied
-        page = reverse("admin:django_jobs_job_change", args=[job_id])
+        page = self.url_of("change", job_id)
         asked = Asked(act, [job_id], why_of(request))
         if act == "cancel" and "confirmed" not in request.POST:
             return self._confirmation(request, asked, back=page)
@@ -114,35 +119,44 @@ class ActsAdmin(WhyAdmin):
     def _carry_out(self, request: HttpRequest, asked: Asked) -> None:
         """Do it to one job after the other, in the order of their ids, and say what became of each."""
         outcomes: dict[str, list[int]] = {}
+        anew: list[tuple[int, int]] = []
         refusals: list[str] = []
         for job_id in asked.ids:
             try:
-                outcome = self._act(request, asked, job_id)
+                outcome, now = self._act(request, asked, job_id)
             except (JobDoesNotExist, StateConflict) as error:
                 refusals.append(str(error))
             else:
                 outcomes.setdefault(outcome, []).append(job_id)
+                anew += [(job_id, now)] if now != job_id else []
         for outcome, ids in outcomes.items():
             messages.success(request, _said(outcome, ids))
+        for job_id, now in anew[:REFUSALS_SHOWN]:
+            text = _("Job {} is archived: it was requeued as the new job {}, without an idempotency key.")
+            messages.info(request, format_html(text, job_id, job_link(now)))
         for refusal in refusals[:REFUSALS_SHOWN]:
             messages.warning(request, refusal)
         if (more := len(refusals) - REFUSALS_SHOWN) > 0:
             messages.warning(request, _("%d more jobs were refused in the same way.") % more)
 
-    def _act(self, request: HttpRequest, asked: Asked, job_id: int) -> str:
-        """Act upon one job; where they share a database, its record in the log becomes true with the act."""
-        job = self.get_queryset(request).filter(pk=job_id).only("id", "type").first()
+    def _act(self, request: HttpRequest, asked: Asked, job_id: int) -> tuple[str, int]:
+        """Act upon one job; where they share a database, its record in the log becomes true with the act.
+
+        Return what came of it, and the id that the job has now: it may be archived since it was shown.
+        """
+        job = find(jobs_alias(), job_id)
+        now = job_id
         if job is None:
             raise JobDoesNotExist(_("There is no job %d.") % job_id)
         by = request.user.get_username()
         with transaction.atomic(using=jobs_alias()):
             if asked.act == "requeue":
-                operate.requeue(job_id, why=asked.why, by=by)
+                now = operate.requeue(job_id, why=asked.why, by=by)
                 outcome = REQUEUED
             else:
                 outcome = operate.cancel(job_id, why=asked.why, by=by)
             self.log_change(request, job, _recorded(outcome, asked.why))
-        return outcome
+        return outcome, now
 
 
 def _numbers(texts: Iterable[str]) -> list[int]:

@@ -34,7 +34,8 @@ def with_calls(jobs: Iterable[Any]) -> list[Any]:
     Asked for by id: a list's own query would cut those of all rows that it sorts.
     """
     found = list(jobs)
-    rows = Job.objects.using(jobs_alias()).filter(pk__in=[job.pk for job in found])
+    model = type(found[0]) if found else Job
+    rows = model._default_manager.using(jobs_alias()).filter(pk__in=[job.pk for job in found])
     beginnings = dict(rows.values_list("pk", Left(Cast("payload", TextField()), PAYLOAD_READ)))
     for job in found:
         job.call = shown.call(beginnings.get(job.pk) or "")

@@ -8,9 +8,9 @@ from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Max, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -20,7 +20,7 @@ from django_jobs.admin.effect_acts import EffectActsAdmin
 from django_jobs.admin.listing import LOOK_BACK
 from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.engines import jobs_alias
-from django_jobs.models import Effect, EffectQuerySet, Job
+from django_jobs.models import ArchivedJob, Effect, EffectQuerySet, Job
 
 
 class WhatFilter(admin.SimpleListFilter):
@@ -81,8 +81,10 @@ class EffectAdmin(EffectActsAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found = super().get_queryset(request)
         assert isinstance(found, EffectQuerySet)
-        job = Job.objects.using(jobs_alias()).filter(pk=OuterRef("job_id"))
-        return found.annotate(job_status=Subquery(job.values("status")))
+        of_job = (
+            model._default_manager.using(jobs_alias()).filter(pk=OuterRef("job_id")) for model in (Job, ArchivedJob)
+        )
+        return found.annotate(job_status=Coalesce(*(Subquery(rows.values("status")) for rows in of_job)))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[EffectChangeList]:
         return EffectChangeList
@@ -215,5 +217,4 @@ def _job(effect: Any) -> str:
         return shown.NOTHING
     if effect.job_status is None:
         return format_html('{} <span class="quiet">({})</span>', effect.job_id, _("gone"))
-    url = reverse("admin:django_jobs_job_change", args=[effect.job_id])
-    return format_html('<a href="{}">{}</a>', url, effect.job_id)
+    return shown.job_link(effect.job_id)

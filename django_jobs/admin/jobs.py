@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import DateTimeField, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -20,9 +20,10 @@ from django_jobs import registry
 from django_jobs.admin import beside, shown, zoned
 from django_jobs.admin.acts import ActsAdmin
 from django_jobs.admin.filters import NEWEST, ORDERS, QueueFilter, StateFilter, TypeFilter
-from django_jobs.admin.listing import LOOK_BACK, JobChangeList, search
+from django_jobs.admin.listing import LOOK_BACK, JobChangeList, numbered, search
 from django_jobs.admin.why import WHY_LIMIT
-from django_jobs.models import Effect, Job, Worker
+from django_jobs.engines import jobs_alias
+from django_jobs.models import ArchivedJob, Effect, Job, Worker, find
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
 
@@ -34,7 +35,7 @@ FILTERED = {StateFilter.parameter_name, QueueFilter.parameter_name, TypeFilter.p
 @admin.register(Job)
 class JobAdmin(ActsAdmin):
     list_display = ("number", "type_", "state", "when")
-    list_filter = (StateFilter, QueueFilter, TypeFilter)
+    list_filter: ClassVar[tuple[Any, ...]] = (StateFilter, QueueFilter, TypeFilter)
     search_fields = ("pk",)  # so that there is a field for the search, which is `search`
     search_help_text = gettext_lazy("The id of a job, or an idempotency key or its beginning.")
 
@@ -108,11 +109,10 @@ class JobAdmin(ActsAdmin):
     ) -> HttpResponse:
         job = self.get_object(request, unquote(object_id))
         if job is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+            return self._not_here(request, object_id)
         if not self.has_view_permission(request, job):
             raise PermissionDenied
         beside.with_held([job])
-        under_way = job.status in (Job.Status.READY, Job.Status.RUNNING)
         context = {
             **self.admin_site.each_context(request),
             "title": _("Job %d") % job.pk,
@@ -123,8 +123,7 @@ class JobAdmin(ActsAdmin):
             "job": job,
             "state": shown.badge(job, job.clock),
             "explanation": job.explain(),
-            "can_requeue": not under_way and self.has_requeue_permission(request),
-            "can_cancel": under_way and self.has_cancel_permission(request),
+            **self._acts_upon(request, job),
             "why_limit": WHY_LIMIT,
             "facts": list(_facts(job)),
             "times": _times(job),
@@ -136,6 +135,19 @@ class JobAdmin(ActsAdmin):
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/django_jobs/job/detail.html", context)
+
+    def _not_here(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Lead to the page of a job that is archived by now."""
+        for job_id in numbered(unquote(object_id)):
+            if isinstance(find(jobs_alias(), job_id), ArchivedJob):
+                return HttpResponseRedirect(reverse("admin:django_jobs_archivedjob_change", args=[job_id]))
+        return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+
+    def _acts_upon(self, request: HttpRequest, job: Any) -> dict[str, str]:
+        """Return the addresses of what may be done to a job, by this person and in its state."""
+        under_way = job.status in (Job.Status.READY, Job.Status.RUNNING)
+        act = "cancel" if under_way else "requeue"
+        return {f"{act}_url": self.url_of(act, job.pk)} if act in self.acts and self.may(request, act) else {}
 
 
 def _facts(job: Any) -> Iterator[tuple[str, Any]]:
@@ -154,6 +166,10 @@ def _facts(job: Any) -> Iterator[tuple[str, Any]]:
         yield _("worker"), _holder(job)
     if job.parked:
         yield _("parked"), job.get_parked_display()
+    if (again := getattr(job, "requeued_as", None)) is not None:
+        yield _("requeued as"), format_html("{} {}", _("job"), shown.job_link(again))
+    if isinstance(job.meta, dict) and isinstance(before := job.meta.get("requeued_from"), int):
+        yield _("requeued from"), format_html("{} {}", _("job"), shown.job_link(before))
     if job.cancel_reason is not None:
         yield _("to be cancelled") if job.locked_by else _("cancelled"), job.cancel_reason
     if job.meta:
@@ -181,7 +197,7 @@ def _effect(effect: Effect, linked: bool) -> str:
 
 def _times(job: Any) -> list[tuple[str, str]]:
     """Return all times of a job, the earliest first."""
-    fields = [field for field in Job._meta.fields if isinstance(field, DateTimeField)]
+    fields = [field for field in job._meta.fields if isinstance(field, DateTimeField)]
     known = [(getattr(job, field.name), field.verbose_name) for field in fields if getattr(job, field.name) is not None]
     return [(str(name), shown.moment(at, job.clock)) for at, name in sorted(known, key=itemgetter(0))]
 

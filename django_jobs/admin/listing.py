@@ -51,7 +51,7 @@ class JobChangeList(ChangeList):
 
     def get_queryset(self, request: HttpRequest, *args: Any, **kwargs: Any) -> QuerySet[Job]:
         found: QuerySet[Job] = super().get_queryset(request, *args, **kwargs)
-        self.looks_back = self._reads_rows()
+        self.looks_back = self.reads_rows()
         if self.looks_back:
             newest = self.root_queryset.order_by().aggregate(newest=Max("pk"))["newest"] or 0
             found = found.filter(pk__gt=newest - LOOK_BACK)
@@ -62,7 +62,7 @@ class JobChangeList(ChangeList):
         self.result_list = beside.with_calls(beside.with_held(self.result_list))
         self.full_result_count = self.result_count  # else the search says a number that may be the limit
 
-    def _reads_rows(self) -> bool:
+    def reads_rows(self) -> bool:
         """Tell whether what is asked for is found only by reading one row after the other."""
         narrowed = any(self.params.get(name) for name in ("state", "queue", "type"))
         return narrowed and not self.query and self.params.get("state", "") in UNINDEXED
@@ -73,6 +73,9 @@ def search(queryset: QuerySet[Job], term: str) -> QuerySet[Job]:
     keyed = queryset.filter(idempotency_key__startswith=term).order_by()
     # Asked for first: with the list's own order beside it, PostgreSQL may prefer to read the table in that order.
     wanted = Q(pk__in=list(keyed.values_list("pk", flat=True)[:KEYS_FOUND]))
-    if term.isascii() and term.isdigit() and len(term) < 20 and int(term) < ID_LIMIT:
-        wanted |= Q(pk=int(term))
-    return queryset.filter(wanted)
+    return queryset.filter(wanted | Q(pk__in=numbered(term)))
+
+
+def numbered(term: str) -> list[int]:
+    """Return the id that a term is, if it can be one."""
+    return [int(term)] if term.isascii() and term.isdigit() and len(term) < 20 and int(term) < ID_LIMIT else []

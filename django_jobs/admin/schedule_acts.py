@@ -141,7 +141,7 @@ def _resume(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
 
 def _run(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
     job = schedule.run_now(why=why, by=by)
-    return _("Ran now, as job %d") % job.pk, format_html(_("Job {} of {} was made."), shown.job_link(job), schedule)
+    return _("Ran now, as job %d") % job.pk, format_html(_("Job {} of {} was made."), shown.job_link(job.pk), schedule)
 
 
 def _as_code(schedule: Schedule, why: str, by: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs.admin import shown
 from django_jobs.admin.filters import TypeFilter
 from django_jobs.engines import jobs_alias
-from django_jobs.models import Job
+from django_jobs.models import ArchivedJob, Job
 from django_jobs.models.clock import database_now, from_row
 from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.schedules import status
@@ -103,6 +103,8 @@ def with_condition(schedules: Iterable[Any], sees_jobs: bool) -> list[Any]:
         schedule.sees_jobs = sees_jobs
     ids = [schedule.held.last_job for schedule in found if schedule.held and schedule.held.last_job]
     there = set(Job.objects.using(jobs_alias()).filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
+    if missing := set(ids) - there:
+        there |= set(ArchivedJob.objects.using(jobs_alias()).filter(pk__in=missing).values_list("pk", flat=True))
     for schedule in found:
         schedule.has_last_job = bool(schedule.held) and schedule.held.last_job in there
     return found
@@ -111,7 +113,7 @@ def with_condition(schedules: Iterable[Any], sees_jobs: bool) -> list[Any]:
 def last_job(schedule: Any) -> str:
     """Return the id of the last job, as a link for who may see jobs."""
     pk = schedule.held.last_job
-    return shown.job_link(Job(pk=pk)) if schedule.sees_jobs else str(pk)
+    return shown.job_link(pk) if schedule.sees_jobs else str(pk)
 
 
 def badge(condition: status.Condition) -> str:

@@ -133,7 +133,7 @@ def _job_line(schedule: Any, job: Any) -> dict[str, Any]:
     zone = zoned.zone_or_none(schedule.timezone)
     slot = _utc(schedule, job.slot)
     return {
-        "job": shown.job_link(job),
+        "job": shown.job_link(job.pk),
         "slot": shown.NOTHING if slot is None else zoned.reading(slot, zone or slot.tzinfo),  # type: ignore[arg-type]
         "state": shown.badge(job, job.clock),
         "ended": shown.age(job.finished_at, job.clock),

@@ -182,8 +182,9 @@ def worker_link(worker: Worker) -> str:
     return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_worker_change", args=[worker.pk]), worker)
 
 
-def job_link(job: Job) -> str:
-    return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_job_change", args=[job.pk]), job.pk)
+def job_link(job_id: int) -> str:
+    """Return a link to a job's page, which leads to the archive's if it is archived by then."""
+    return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_job_change", args=[job_id]), job_id)
 
 
 def schedule_link(pk: int, text: str) -> str:

@@ -104,7 +104,7 @@ def _running_on(worker: Worker) -> JobQuerySet:
 
 def _line(job: Job, clock: Any) -> dict[str, Any]:
     return {
-        "job": shown.job_link(job),
+        "job": shown.job_link(job.pk),
         "type": shown.name(job.type),
         "run": job.token,
         "since": shown.age(job.last_started_at, clock),

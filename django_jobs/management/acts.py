@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import getpass
+import threading
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from django_jobs import pauses, registry, report
+from django_jobs.engines.archive import archive as archive_of
 from django_jobs.exceptions import InvalidJob, InvalidJobType
-from django_jobs.management import given
+from django_jobs.management import given, text
 from django_jobs.models import Job
 from django_jobs.models.schedule import UNREADABLE
 from django_jobs.queue import bulk, operate
+from django_jobs.queue.archive import REST, Round
 from django_jobs.schedules import status
 
 Say = Callable[[str], None]
@@ -43,6 +47,20 @@ def purge(options: dict[str, Any], say: Say) -> Answer:
     return _tell(parts, say, ("to be deleted" if options["dry_run"] else "deleted",))
 
 
+def archive(options: dict[str, Any], say: Say) -> Answer:
+    made = Round(archive_of(), rest=0.0 if options["no_pause"] else REST, dry_run=options["dry_run"])
+    made.prepare()
+    for pause in made.steps():
+        threading.Event().wait(pause)
+    came = made.came
+    for job_id, why in came.reasons.items():
+        say(f"Job {job_id} cannot be taken out of the table of jobs: {why}")
+    for partition, why in came.in_use.items():
+        say(f"The partition {partition} cannot be dropped now: {why}")
+    data = {**asdict(came), "reasons": [{"id": job_id, "why": why} for job_id, why in came.reasons.items()]}
+    return Answer(data, text.archived(came, options["dry_run"]), came.stuck)
+
+
 def _tell(parts: Iterable[bulk.Came], say: Say, names: tuple[str, ...]) -> Answer:
     """Count as it goes, and name each job for which it was refused."""
     total = bulk.Came(done=dict.fromkeys(names, 0))
@@ -50,13 +68,19 @@ def _tell(parts: Iterable[bulk.Came], say: Say, names: tuple[str, ...]) -> Answe
         for what, count in part.done.items():
             total.count(what, count)
         total.refused |= part.refused
+        total.anew |= part.anew
         for why in part.refused.values():
             say(why)
+        for job_id, again in part.anew.items():
+            say(f"Job {job_id} is archived: it is requeued as the new job {again}, without an idempotency key.")
         if number % 10 == 9:
             say(_counts(total) + " so far")
     data = {
         **{what.replace(" ", "_"): count for what, count in total.done.items()},
         "refused": [{"id": job_id, "why": why} for job_id, why in total.refused.items()],
+        **(
+            {"as_new_jobs": [{"id": job_id, "as": again} for job_id, again in total.anew.items()]} if total.anew else {}
+        ),
     }
     return Answer(data, [f"{_counts(total)}."], len(total.refused))
 

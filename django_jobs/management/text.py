@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from django_jobs.queue.archive import Came
+
 SAID_LIMIT = 60
 
 
@@ -23,6 +25,22 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
         return "  ".join(parts).rstrip()
 
     return [line(heads), *(line(row) for row in cells)]
+
+
+def archived(came: Came, dry_run: bool) -> list[str]:
+    if came.elsewhere:
+        return ["Another process is at the archive; nothing was done."]
+    done = "to be " if dry_run else ""
+    lines = [f"{came.archived} jobs {done}archived, {came.deleted} {done}deleted."]
+    if came.dropped or came.forgotten:
+        rows = f", {came.forgotten} archived jobs {done}deleted" if came.forgotten else ""
+        lines.append(f"Partitions {done}dropped: {', '.join(came.dropped) or 'none'}{rows}.")
+    if came.refused:
+        lines.append(
+            f"No partition of the archive can be made ({came.refused}): jobs stay for KEEP_DONE and ARCHIVE_FOR, and are "
+            "deleted then. See docs/retention.md."
+        )
+    return lines
 
 
 def status(state: dict[str, Any]) -> list[str]:
@@ -184,6 +202,8 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, Any]]:
         ("first started at", found["started_at"]),
         ("last started at", found["last_started_at"]),
         ("finished at", found["finished_at"]),
+        ("archived at", found["archived_at"]),
+        ("requeued as", found["requeued_as"] and f"job {found['requeued_as']}"),
         ("cancelled", found["cancel_reason"]),
         ("held by", found["locked_by"] and f"{found['locked_by']} until {found['locked_until']}"),
         ("progress", progress and f"{progress['done']:g} of {progress['total']:g} {progress['note']}".rstrip()),

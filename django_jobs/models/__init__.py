@@ -1,3 +1,4 @@
+from django_jobs.models.archived_job import ArchivedJob, find
 from django_jobs.models.effect import Effect, EffectQuerySet
 from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
@@ -7,6 +8,7 @@ from django_jobs.models.stat import Stat
 from django_jobs.models.worker import Worker
 
 __all__ = [
+    "ArchivedJob",
     "Effect",
     "EffectQuerySet",
     "Job",
@@ -17,4 +19,5 @@ __all__ = [
     "ScheduleState",
     "Stat",
     "Worker",
+    "find",
 ]

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.models.job import Job
+from django_jobs.models.record import JobRecord
 
 
 class EffectQuerySet(models.QuerySet["Effect"]):
@@ -19,7 +20,7 @@ class EffectQuerySet(models.QuerySet["Effect"]):
         """Unanswered effects whose job does not run now, so that nobody has them under way."""
         return self.unanswered().exclude(self.job_runs())
 
-    def left_by(self, job: Job) -> EffectQuerySet:
+    def left_by(self, job: JobRecord) -> EffectQuerySet:
         """What a job was the last to ask for and may have had, the newest first; nothing while the job runs."""
         return self.may_have_happened().filter(job_id=job.pk).order_by("-asked_at")
 

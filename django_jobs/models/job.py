@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db import models
 from django.db.models import F, Q
-from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.models.clock import Clock
+from django_jobs.models.record import JobRecord
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -40,65 +40,8 @@ class JobManager(models.Manager["Job"].from_queryset(JobQuerySet)):  # type: ign
     pass
 
 
-class Job(models.Model):
+class Job(JobRecord):
     """One call of a registered function, to be run once successfully. Times are the database's clock."""
-
-    class Status(models.TextChoices):
-        READY = "ready", _("ready")
-        RUNNING = "running", _("running")
-        DONE = "done", _("done")
-        FAILED = "failed", _("failed")
-        DEAD = "dead", _("dead")
-        CANCELLED = "cancelled", _("cancelled")
-
-    DEAD_LETTERS = (Status.DEAD, Status.FAILED)
-
-    class Parked(models.TextChoices):
-        TYPE = "type", _("type unknown to the worker that met it")
-        PAUSE = "pause", _("paused")
-        SUSPECT = "suspect", _("suspect, to be run alone")
-
-    class KeyHolds(models.TextChoices):
-        """How long an idempotency key is taken: cleared by whatever ends that time."""
-
-        WINDOW = "window", _("as long as its row is there")
-        UNFINISHED = "unfinished", _("until the job has ended")
-        WAITING = "waiting", _("until the job is claimed")
-
-    id = models.BigAutoField(primary_key=True)
-    type = models.CharField(_("type"), max_length=255)
-    queue = models.CharField(_("queue"), max_length=100, db_default="default")
-    priority = models.SmallIntegerField(_("priority"), db_default=0)
-    payload = models.JSONField(_("arguments"))
-    idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True, blank=True)
-    key_holds = models.CharField(
-        _("key holds"), max_length=10, choices=KeyHolds.choices, db_default=KeyHolds.WINDOW.value
-    )
-    status = models.CharField(_("status"), max_length=10, choices=Status.choices, db_default=Status.READY.value)
-    parked = models.CharField(_("parked"), max_length=10, choices=Parked.choices, null=True, blank=True)
-    run_at = models.DateTimeField(_("due at"), db_default=Now())
-    expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
-    timeout = models.FloatField(_("timeout in seconds"), null=True, blank=True)
-    attempts = models.IntegerField(_("attempts"), db_default=0)
-    max_attempts = models.IntegerField(_("attempts allowed"), db_default=8)
-    losses = models.IntegerField(_("losses in a row"), db_default=0)
-    # It may have killed its process, and has not ended by itself since: it is run alone, and parked while it waits.
-    suspect = models.BooleanField(_("suspect"), db_default=False)
-    token = models.BigIntegerField(_("runs"), db_default=0)
-    locked_by = models.CharField(_("locked by"), max_length=64, null=True, blank=True)
-    locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
-    cancel_reason = models.TextField(_("who cancelled it, and why"), null=True, blank=True)
-    last_error = models.TextField(_("last error"), db_default="", blank=True)
-    history = models.JSONField(_("runs that did not succeed"), db_default=[])
-    progress = models.JSONField(_("progress"), null=True, blank=True)
-    result = models.JSONField(_("result"), null=True, blank=True)
-    meta = models.JSONField(_("meta"), db_default={})
-    schedule = models.CharField(_("schedule"), max_length=255, null=True, blank=True)
-    slot = models.DateTimeField(_("slot"), null=True, blank=True)
-    created_at = models.DateTimeField(_("created at"), db_default=Now())
-    started_at = models.DateTimeField(_("first started at"), null=True, blank=True)
-    last_started_at = models.DateTimeField(_("last started at"), null=True, blank=True)
-    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
 
     objects: ClassVar[JobManager] = JobManager()
 
@@ -188,34 +131,22 @@ class Job(models.Model):
             ),
         ]
 
-    def __str__(self) -> str:
-        return f"{self.type} {self.pk}"
-
     def refresh(self) -> Job:
-        """Read this job again from the jobs' database and return it; raise JobDoesNotExist when it is gone."""
+        """Read this job again from the jobs' database and return it; raise JobDoesNotExist when it is gone.
+
+        One that was archived meanwhile is as it was then.
+        """
+        from django_jobs.models.archived_job import ArchivedJob  # which needs this one
+
         try:
             self.refresh_from_db(using=self._state.db)
         except Job.DoesNotExist:
-            raise JobDoesNotExist(f"There is no job {self.pk}: it was deleted.") from None
+            archived = ArchivedJob.objects.using(self._state.db).filter(pk=self.pk).first()
+            if archived is None:
+                raise JobDoesNotExist(f"There is no job {self.pk}: it was deleted.") from None
+            for field in Job._meta.concrete_fields:
+                setattr(self, field.attname, getattr(archived, field.attname))
         return self
-
-    @property
-    def tags(self) -> list[str]:
-        return list(self.meta.get("tags", []))
-
-    @property
-    def args(self) -> list[Any]:
-        return list(self.payload["args"])
-
-    @property
-    def kwargs(self) -> dict[str, Any]:
-        return dict(self.payload["kwargs"])
-
-    def explain(self) -> str:
-        """Say in a sentence why this job is where it is, by the database's clock."""
-        from django_jobs.explain import explain  # the sentence needs workers and settings, which import models
-
-        return explain(self)
 
     def cancel(self, *, why: str = "", by: str = "") -> Job:
         """End this job as cancelled or, while it runs, ask its run to stop; return it as it is then.
@@ -232,12 +163,13 @@ class Job(models.Model):
     def requeue(self, *, why: str = "", by: str = "") -> Job:
         """Have this job, which ended, run again at once with all its attempts; return it as it is then.
 
-        Raises StateConflict when it has not ended or another job has its key, and JobDoesNotExist when it is gone.
+        For one that was archived meanwhile a new job is made, without the idempotency key, and returned. Raises StateConflict
+        when it has not ended or another job has its key, and JobDoesNotExist when it is gone.
         """
         from django_jobs.queue import operate
 
-        operate.requeue(self.pk, why=why, by=by)
-        return self.refresh()
+        again = operate.requeue(self.pk, why=why, by=by)
+        return self.refresh() if again == self.pk else Job.objects.using(self._state.db).get(pk=again)
 
     def wait(self, timeout: float) -> Job:
         """Wait up to `timeout` seconds until this job has ended, in whatever way; return it as it is then.

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -16,7 +15,7 @@ from django_jobs import log
 from django_jobs.conf import conf
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
-from django_jobs.models import Job
+from django_jobs.models import ArchivedJob, Job, find
 from django_jobs.queue import operate
 from django_jobs.queue.choose import Choice
 
@@ -30,18 +29,25 @@ class Came:
 
     done: dict[str, int] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
+    # Archived jobs that were made anew, and the ids that they have now.
+    anew: dict[int, int] = field(default_factory=dict)
 
     def count(self, what: str, number: int = 1) -> None:
         if number:
             self.done[what] = self.done.get(what, 0) + number
 
 
+Act = Callable[[Came, int], None]
+
+
 def requeue(choice: Choice, *, why: str = "", by: str = "") -> Iterator[Came]:
     """Requeue the jobs chosen; return what came of each batch as soon as it is committed."""
 
-    def act(job_id: int) -> str:
-        operate.requeue(job_id, why=why, by=by, states=choice.states)
-        return "requeued"
+    def act(came: Came, job_id: int) -> None:
+        again = operate.requeue(job_id, why=why, by=by, states=choice.states)
+        came.count("requeued")
+        if again != job_id:
+            came.anew[job_id] = again
 
     return _each(choice, act)
 
@@ -49,13 +55,13 @@ def requeue(choice: Choice, *, why: str = "", by: str = "") -> Iterator[Came]:
 def cancel(choice: Choice, *, why: str = "", by: str = "") -> Iterator[Came]:
     """Cancel the jobs chosen; return what came of each batch as soon as it is committed."""
 
-    def act(job_id: int) -> str:
-        return operate.cancel(job_id, why=why, by=by, states=choice.states)
+    def act(came: Came, job_id: int) -> None:
+        came.count(operate.cancel(job_id, why=why, by=by, states=choice.states))
 
     return _each(choice, act)
 
 
-def _each(choice: Choice, act: Callable[[int], str]) -> Iterator[Came]:
+def _each(choice: Choice, act: Act) -> Iterator[Came]:
     for batch in choice.batches():
         left = deque(batch)
         while left:
@@ -67,9 +73,9 @@ def _each(choice: Choice, act: Callable[[int], str]) -> Iterator[Came]:
             yield came
 
 
-def _act(came: Came, job_id: int, act: Callable[[int], str]) -> None:
+def _act(came: Came, job_id: int, act: Act) -> None:
     try:
-        came.count(act(job_id))
+        act(came, job_id)
     except (StateConflict, JobDoesNotExist) as error:
         came.refused[job_id] = str(error)
 
@@ -106,13 +112,15 @@ def purge(choice: Choice, *, with_keys: bool = False, dry_run: bool = False, by:
 
 
 def _kept(choice: Choice, ids: Collection[int]) -> dict[int, str]:
-    found: dict[int, Any] = Job.objects.using(jobs_alias()).in_bulk(ids) if ids else {}
+    found = {job_id: find(jobs_alias(), job_id) for job_id in ids}
     return {job_id: _why_kept(job_id, found.get(job_id), choice) for job_id in sorted(ids)}
 
 
-def _why_kept(job_id: int, job: Job | None, choice: Choice) -> str:
+def _why_kept(job_id: int, job: Job | ArchivedJob | None, choice: Choice) -> str:
     if job is None:
         return f"There is no job {job_id}."
+    if isinstance(job, ArchivedJob):
+        return f"Job {job_id} is archived; it is deleted with all that was archived on its day, after ARCHIVE_FOR."
     if job.status == Job.Status.RUNNING:
         return f"Job {job_id} runs; what runs is never deleted. Cancel it first."
     if job.status not in choice.states:

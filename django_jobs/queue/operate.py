@@ -13,9 +13,10 @@ from django.db.models import Case, F, Value, When
 from django_jobs import log, notify, payload
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, REQUEUED
+from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict, WaitTimeout, shown
-from django_jobs.models import Job
-from django_jobs.models.clock import Clock, ClockText
+from django_jobs.models import ArchivedJob, Job, find
+from django_jobs.models.clock import Clock, ClockText, from_row
 from django_jobs.outcomes import seconds
 
 TEXT_LIMIT = 1000
@@ -75,12 +76,15 @@ def _call_off(seen: Any, said: str) -> bool:
         )
 
 
-def requeue(job_id: int, *, why: str = "", by: str = "", states: Collection[str] = FINISHED) -> None:
-    """Have a job that ended, however it did, run again at once, with all its attempts.
+def requeue(job_id: int, *, why: str = "", by: str = "", states: Collection[str] = FINISHED) -> int:
+    """Have a job that ended, however it did, run again at once, with all its attempts; return its id.
 
-    Its history stays, and a suspicion that it killed its process. A key that its end has freed is taken again. Raises
-    JobDoesNotExist, or StateConflict when the job has not ended, is in none of the given states, or another job has its
-    key by now.
+    Its history stays, and a suspicion that it killed its process. A key that its end has freed is taken again. For one that
+    is archived a new job is made, without the key, and that one's id is returned: another job may have the key by now, and
+    what knew the old one by its id and its runs must not meet it again.
+
+    Raises JobDoesNotExist, or StateConflict when the job has not ended, is in none of the given states, was made anew
+    before, or another job has its key by now.
     """
     said = _said(by, why)
     for _ in range(TRIES):
@@ -88,9 +92,54 @@ def requeue(job_id: int, *, why: str = "", by: str = "", states: Collection[str]
         if seen.status in UNFINISHED:
             raise StateConflict(f"Job {job_id} {_state(seen)}; it can be requeued when it has ended.")
         _expect(seen, states)
+        if isinstance(seen, ArchivedJob):
+            return _make_anew(seen, said)
         if _requeue(seen, said):
-            return
+            return job_id
     raise _busy(job_id)
+
+
+def _make_anew(seen: Any, said: str) -> int:
+    alias = seen._state.db
+    with engine(alias).acting():
+        row = ArchivedJob.objects.using(alias).select_for_update().filter(pk=seen.pk).first()
+        if row is None:
+            raise JobDoesNotExist(f"There is no job {seen.pk}.")
+        if row.requeued_as is not None and find(alias, row.requeued_as) is not None:
+            raise StateConflict(
+                f"Job {seen.pk} is archived, and was requeued as job {row.requeued_as}; look at that one."
+            )
+        job_id = engine(alias).insert(_as_new(row)).pk
+        Job.objects.using(alias).filter(pk=job_id).update(
+            suspect=row.suspect,
+            parked=Job.Parked.SUSPECT if row.suspect else None,
+            history=[{**_line(seen, REQUEUED, f"{said} (it was job {seen.pk}, which is archived)"), "run": 0}],
+        )
+        ArchivedJob.objects.using(alias).filter(pk=seen.pk).update(requeued_as=job_id)
+        log.when_committed(alias, log.job_act, seen.pk, f"is archived, and requeued as job {job_id}", said)
+    return job_id
+
+
+def _as_new(row: ArchivedJob) -> NewJob:
+    """Return the call that an archived job was, without its key."""
+    meta = {**row.meta, "requeued_from": row.pk}
+    meta.pop("key", None)
+    terms = Terms(
+        type=row.type,
+        queue=row.queue,
+        priority=row.priority,
+        key_holds=Job.KeyHolds.WINDOW.value,
+        run_at=None,
+        delay=0.0,
+        expires_at=None,
+        expires_in=None,
+        max_attempts=row.max_attempts,
+        timeout=row.timeout,
+        meta=payload.dump(meta),
+        schedule=row.schedule,
+        slot=None if row.slot is None else from_row(row.slot, str(row._state.db)),
+    )
+    return NewJob(terms, payload.dump(row.payload), None)
 
 
 def _requeue(seen: Any, said: str) -> bool:
@@ -147,7 +196,7 @@ def wait(job: Job, timeout: float) -> Job:
 
 
 def _see(job_id: int) -> Any:
-    found = Job.objects.using(jobs_alias()).filter(pk=job_id).annotate(clock=ClockText()).first()
+    found = find(jobs_alias(), job_id, clock=ClockText())
     if found is None:
         raise JobDoesNotExist(f"There is no job {job_id}.")
     return found
@@ -177,7 +226,11 @@ def _history(seen: Any, cause: str, said: str) -> list[dict[str, Any]]:
     if not isinstance(lines, list):
         raise StateConflict(f"The history of job {seen.pk} is no list; somebody wrote it by hand. Set it to [] first.")
     kept = [lines[0], *lines[2:]] if len(lines) >= HISTORY_LIMIT else lines
-    return [*kept, {"run": seen.token, "cause": cause, "error": said, "worker": "", "seconds": 0.0, "at": seen.clock}]
+    return [*kept, _line(seen, cause, said)]
+
+
+def _line(seen: Any, cause: str, said: str) -> dict[str, Any]:
+    return {"run": seen.token, "cause": cause, "error": said, "worker": "", "seconds": 0.0, "at": seen.clock}
 
 
 def _said(by: str, why: str) -> str:

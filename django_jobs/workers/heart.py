@@ -20,7 +20,6 @@ from django_jobs.engines.values import Run
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
-from django_jobs.workers import retention
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
 from django_jobs.workers.link import Link, missing_tables, took_too_long
@@ -31,7 +30,6 @@ from django_jobs.workers.watchdog import watchdog
 
 RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
-PURGE_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
@@ -73,8 +71,7 @@ class Heart:
         self._looking = _Duty("Looking for due jobs", self._look, math.inf)
         # The heartbeat first: nothing that may take long or fail comes before it.
         reaping = _Duty("Taking back lost jobs", self._reap)
-        purging = _Duty("Deleting old effects", self._purge)
-        self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking, purging]
+        self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking]
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
@@ -273,10 +270,6 @@ class Heart:
         # A look for those that wait for a free process is made when one has ended.
         later = [seconds for seconds in found if seconds > 0]
         return min([*later, settings.heartbeat * random.uniform(0.7, 1.0)])
-
-    def _purge(self) -> float:
-        more = retention.purge(self._engine) == retention.BATCH
-        return 0.0 if more else PURGE_SECONDS * random.uniform(0.9, 1.1)
 
     def _look(self) -> float:
         question = self._question

@@ -27,6 +27,7 @@ from django_jobs.workers.fallen import Rescuer
 from django_jobs.workers.heart import Heart
 from django_jobs.workers.listener import Listener
 from django_jobs.workers.lockfile import lock
+from django_jobs.workers.maintenance import Maintenance
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
@@ -60,6 +61,7 @@ class Supervisor:
         self._heart = Heart(self._engine, plan, pulse, rescuer, outage, self._bell.ring)
         self._scheduler = Scheduler(self._engine, plan.settings, outage) if plan.schedule else None
         self._listener = Listener(self._engine, plan, outage, self._crew.waker)
+        self._maintenance = Maintenance(self._engine, plan.settings, outage)
         self._refusal = ""
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
@@ -167,9 +169,11 @@ class Supervisor:
         self._listener.start()
         if self._scheduler is not None:
             self._scheduler.start()
+        self._maintenance.start()
 
     def _revive_beside(self) -> None:
         self._listener.revive()
+        self._maintenance.revive()
         if self._scheduler is None:
             return
         if self._scheduler.refused and self._scheduler.refused != self._refusal:
@@ -178,9 +182,13 @@ class Supervisor:
         self._scheduler.revive()
 
     def _end_beside(self, timeout: float) -> bool:
+        """End all threads but the heart; return whether they did in `timeout` seconds."""
         until = time.monotonic() + timeout
+        # Told first, waited for last: it does no work that anybody waits for.
+        tidied = self._maintenance.end(0.0)
         ended = self._listener.end(timeout)
-        return (self._scheduler is None or self._scheduler.end(max(until - time.monotonic(), 0.0))) and ended
+        ended = (self._scheduler is None or self._scheduler.end(max(until - time.monotonic(), 0.0))) and ended
+        return (tidied or self._maintenance.end(max(until - time.monotonic(), 0.0))) and ended
 
     def _replace_hanging(self) -> None:
         if self._heart.cut_off:

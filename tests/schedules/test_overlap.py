@@ -10,9 +10,11 @@ import pytest
 from django_jobs import pause
 from django_jobs.engines.values import Done
 from django_jobs.models import Job
+from django_jobs.models.clock import Clock
 from django_jobs.queue import operate
 from django_jobs.schedules import step
 from tests.app.jobs import nothing
+from tests.archive.common import go_round
 from tests.engines.common import alone, claim, clock, settled
 from tests.schedules.common import (
     DAY,
@@ -99,8 +101,15 @@ def delete(engine: Engine) -> None:
     Job.objects.using(engine.alias).all().delete()
 
 
+def move_to_archive(engine: Engine) -> None:
+    finish(engine)
+    long_ago = Clock() - 2 * DAY
+    Job.objects.using(engine.alias).update(finished_at=long_ago, created_at=long_ago)
+    assert go_round(engine).archived == 1
+
+
 GOES_ON = [leave, start, start_and_cancel, pause_queue, retry]
-IS_OVER = [finish, die, cancel, delete]
+IS_OVER = [finish, die, cancel, delete, move_to_archive]
 
 
 @pytest.mark.parametrize("act", [*GOES_ON, *IS_OVER])

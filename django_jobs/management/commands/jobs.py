@@ -31,6 +31,9 @@ class Command(given.Checked):
             _on_jobs(add("requeue", help="have jobs that ended run again (by filter: dead and failed ones)"), why=True),
             _on_jobs(add("cancel", help="end jobs that wait, ask those that run to stop"), why=True),
             _purge(add("purge", help="delete finished jobs for good")),
+            _archive(
+                add("archive", help="take old jobs out of the table of jobs now, and drop what was archived long ago")
+            ),
             _pause(add("pause", help="start no job of a queue or a type for a while, or make none of a schedule")),
             _pausable(add("resume", help="go on with a paused queue, type or schedule")),
             _schedules(add("schedules", help="when schedules fire next, and how they are doing")),
@@ -120,6 +123,14 @@ def _purge(parser: CommandParser) -> CommandParser:
     )
     parser.add_argument("--with-keys", action="store_true", help="also those whose idempotency key still has to hold")
     parser.add_argument("--dry-run", action="store_true", help="count them and delete nothing")
+    return parser
+
+
+def _archive(parser: CommandParser) -> CommandParser:
+    parser.add_argument("--dry-run", action="store_true", help="count them and do nothing; every row is looked at")
+    parser.add_argument(
+        "--no-pause", action="store_true", help="do not pause after each step, as when nothing else runs"
+    )
     return parser
 
 

@@ -1,0 +1,119 @@
+"""The thread that takes away what is old: jobs that ended, the archive's oldest, and effects. Any number of them may run."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+
+from django_jobs import log
+from django_jobs.conf import Conf
+from django_jobs.engines.archive import Archive, archive
+from django_jobs.engines.base import Engine
+from django_jobs.queue import stats
+from django_jobs.queue.archive import REST, Round
+from django_jobs.workers import retention
+from django_jobs.workers.link import Link, is_locked
+from django_jobs.workers.outage import Outage
+from django_jobs.workers.watchdog import watchdog
+
+# A round is made so many times while a job that is done is kept, within these bounds.
+ROUNDS, SHORTEST, LONGEST = 48, 60.0, 900.0
+PURGE_SECONDS = 3600.0
+# Trees that are started together do not begin together.
+FIRST_WAIT = 1.0
+
+
+class Maintenance:
+    def __init__(self, engine: Engine, settings: Conf, outage: Outage) -> None:
+        self._engine = engine
+        self._archive: Archive | None = None
+        # Each does at most so much at a time.
+        self._tasks: list[tuple[Callable[[], int], int]] = [
+            (lambda: retention.purge(engine), retention.BATCH),
+            (lambda: stats.fold(engine), stats.BATCH),
+            (lambda: stats.forget(engine, settings.stats_for), stats.BATCH),
+        ]
+        self._interval = min(max(settings.keep_done / ROUNDS, SHORTEST), LONGEST)
+        self._link = Link(engine, outage, settings.lease, "maintenance")
+        self._wake = threading.Event()
+        self._ending = False
+        self._work: Generator[float] | None = None
+        self._purged_at: float | None = None
+        self._thread = threading.Thread()
+
+    def start(self) -> None:
+        self._ending = False
+        self._wake.clear()
+        watchdog.start()
+        self._thread = threading.Thread(target=self._loop, name="django_jobs-maintenance", daemon=True)
+        self._thread.start()
+
+    def end(self, timeout: float) -> bool:
+        """Begin no further step; return whether the thread ended in `timeout` seconds. It may be started again."""
+        self._ending = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def revive(self) -> None:
+        """Start the thread again if it ended without being told to."""
+        if self._thread.ident is not None and not self._thread.is_alive() and not self._ending:
+            log.loop_failed("Maintenance")
+            self.start()
+
+    def _loop(self) -> None:
+        self._wake.wait(random.uniform(0, FIRST_WAIT))
+        while not self._ending:
+            self._wake.wait(self._step())
+        self._give_up()
+        self._link.end()
+
+    def _step(self) -> float:
+        """Do a piece of the work at hand, or begin anew; return the seconds until the next one."""
+        try:
+            with self._link.guarded():
+                self._link.connect()
+                if self._work is None:
+                    self._work = self._round()
+                pause = next(self._work, None)
+        except Exception as error:
+            return self._after_error(error)
+        if pause is not None:
+            return self._link.check() or pause
+        self._work = None
+        self._link.close()  # nobody keeps a session for a round in a quarter of an hour
+        return self._interval * random.uniform(0.8, 1.0)
+
+    def _after_error(self, error: Exception) -> float:
+        self._give_up()
+        if is_locked(error):
+            return SHORTEST * random.uniform(0.8, 1.0)
+        pause = self._link.failed("Taking away what is old", error)
+        # One that is none of the connection's comes again: as a table that is missing until the next migration.
+        return SHORTEST * random.uniform(0.8, 1.0) if pause is None else pause
+
+    def _give_up(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            with self._link.guarded():
+                work.close()
+
+    def _round(self) -> Generator[float]:
+        yield from self._purge()
+        self._archive = self._archive or archive(self._engine.alias)
+        yield from Round(self._archive, rest=REST).steps()
+
+    def _purge(self) -> Iterator[float]:
+        """Delete old effects, and fold and delete old statistics, once in about an hour."""
+        if self._purged_at is not None and time.monotonic() - self._purged_at < PURGE_SECONDS:
+            return
+        for task, most in self._tasks:
+            number = most
+            while number == most:
+                began = time.monotonic()
+                number = task()
+                yield (time.monotonic() - began) * REST
+        self._purged_at = time.monotonic()
