@@ -295,20 +295,5 @@ def connection_broke(process: str, error: BaseException) -> None:
 
 def wake_up_failed(error: BaseException) -> None:
     if is_to_be_said("Waking idle workers", WAKE_UP_SECONDS):
-        say(logging.WARNING, "Idle workers could not be woken, and find new jobs by themselves: %s", _in_a_line(error))
-
-
-def listens() -> None:
-    say(logging.INFO, "Idle workers are woken by NOTIFY when a job is enqueued")
-
-
-def does_not_listen(interval: float, why: str) -> None:
-    say(logging.WARNING, "Idle workers are not woken by NOTIFY, and look for jobs every %g s: %s", interval, why)
-
-
-def _in_a_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def listener_stopped() -> None:
-    say(logging.ERROR, "The thread that listens for new jobs had ended; it is started again")
+        why = " ".join(str(error).split())
+        say(logging.WARNING, "Idle workers could not be woken, and find new jobs by themselves: %s", why)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from django_jobs import log
 from django_jobs.engines.base import Engine, Listening
+from django_jobs.workers import waking_log
 from django_jobs.workers.connections import answer_timeout, connect_timeout, of_listener
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.outage import Outage
@@ -86,7 +87,7 @@ class Listener:
     def revive(self) -> None:
         """Start the thread again if it ended without being told to."""
         if self._thread.ident is not None and not self._thread.is_alive() and not self._ending:
-            log.listener_stopped()
+            waking_log.listener_stopped()
             self.start()
 
     def _loop(self) -> None:
@@ -164,7 +165,7 @@ class Listener:
         self._failures = 0
         if self._said != "listens":
             self._said = "listens"
-            log.listens()
+            waking_log.listens()
         self._waker.wake()  # what was sent meanwhile was not heard
 
     def _failed(self, error: Exception) -> float:
@@ -177,6 +178,6 @@ class Listener:
 
     def _cannot(self, why: str, pause: float) -> float:
         if self._said in ("", "listens"):
-            log.does_not_listen(self._plan.settings.poll_interval, why)
+            waking_log.does_not_listen(self._plan.settings.poll_interval, why)
         self._said = why
         return pause

@@ -14,8 +14,8 @@ from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
 from django_jobs.workers.fallen import Child
 from django_jobs.workers.plan import Plan
+from django_jobs.workers.registration import register
 from django_jobs.workers.seats import Phase, Seat, SeatMap, State
-from django_jobs.workers.worker import register
 
 # A claim that its process has not started for so long, because something holds the interpreter, goes back.
 UNSTARTED_SECONDS = 10.0

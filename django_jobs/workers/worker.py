@@ -26,6 +26,7 @@ from django_jobs.workers.limits import Limits
 from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
+from django_jobs.workers.registration import register
 from django_jobs.workers.seats import SEATS, Phase, SeatMap
 from django_jobs.workers.waking import Waker
 from django_jobs.workers.watchdog import guarded, watchdog
@@ -292,17 +293,3 @@ class Worker:
         while self._region.phase != Phase.ENDED:
             self._region.tick_claims()
             threading.Event().wait(0.5)
-
-
-def register(engine: Engine, plan: Plan, incarnation: str, pid: int) -> None:
-    """Store the row of a worker process, unless it is there."""
-    row = WorkerRow(
-        id=incarnation,
-        host=socket.gethostname(),
-        pid=pid,
-        supervisor_pid=plan.supervisor_pid,
-        queues=None if plan.queues is None else list(plan.queues),
-        types=list(plan.types),
-        threads=plan.settings.threads,
-    )
-    WorkerRow.objects.using(engine.alias).bulk_create([row], ignore_conflicts=True)

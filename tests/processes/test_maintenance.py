@@ -10,8 +10,8 @@ import pytest
 from django.db import connections
 
 from django_jobs.engines import engine as engine_of
-from django_jobs.models import ArchivedJob, Job, Worker
-from django_jobs.models.clock import Clock
+from django_jobs.models import ArchivedJob, Job, Stat, Worker
+from django_jobs.models.clock import Clock, database_now, for_row
 from example_project import postgres
 from tests.app.jobs import nothing
 from tests.archive.common import DAY, partitions
@@ -62,6 +62,17 @@ def test_whoever_runs_workers_archives_what_is_old_and_says_so_once(tree: Tree) 
     assert workers.stop() == 0
     assert len(lines(workers, "1200 jobs that ended long ago were archived, 0 deleted")) == 1
     assert_none_lost(tree, 1200)
+
+
+def test_whoever_runs_workers_folds_old_statistics_and_forgets_the_oldest(tree: Tree) -> None:
+    stats = Stat.objects.using(tree.alias)
+    now = database_now(tree.alias).replace(second=0, microsecond=0)
+    for days in (2, 40):
+        moment = for_row(now - days * DAY, tree.alias)
+        stats.create(minute=moment, queue="default", type="t", incarnation="a1", done=days, runs=[], waits=[])
+    workers = tree.start()
+    wait_for(lambda: list(stats.values_list("seconds", "done")) == [(3600, 2)], what="one is an hour, one is gone")
+    assert workers.stop() == 0
 
 
 def test_a_stop_does_not_wait_for_the_end_of_a_round(tree: Tree) -> None:
