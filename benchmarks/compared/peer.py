@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +35,10 @@ class Peer:
     def own(self) -> bool:
         return not self.install
 
+    @property
+    def distribution(self) -> str:
+        return re.split(r"[\[=]", self.install[0])[0]
+
 
 def listed() -> dict[str, Peer]:
     found = tomllib.loads(LIST.read_text())
@@ -57,8 +63,6 @@ def interpreter(peer: Peer, cache: Path) -> Path:
 
 def versions(python: Path) -> dict[str, str]:
     code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
-    import json
-
     found: dict[str, str] = json.loads(_run([str(python), "-c", code]))
     return found
 

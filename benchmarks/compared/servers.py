@@ -25,6 +25,7 @@ SETTINGS = {
     "shared_buffers": "1GB",
     "max_wal_size": "4GB",
     "checkpoint_timeout": "15min",
+    "log_line_prefix": "%d ",  # the database: statements of idle workers are counted in the log
 }
 
 
@@ -41,6 +42,9 @@ class Postgres:
     def create(self, database: str, template: str = "template1") -> None:
         self.drop(database)
         self._admin.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
+
+    def has(self, database: str) -> bool:
+        return self._admin.execute("SELECT FROM pg_database WHERE datname = %s", [database]).fetchone() is not None
 
     def drop(self, database: str) -> None:
         self._admin.execute(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)')
@@ -78,6 +82,10 @@ class Redis:
         log = (Path(self._directory.name) / "log").open("wb")
         self._process = spawn([binary, *words], at_our_end=signal.SIGTERM, stdout=log)
         self._wait()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def url(self) -> str:

@@ -21,9 +21,12 @@ PATIENCE = 60.0
 
 
 class Trial:
-    def __init__(self, peer: Peer, python: Path, servers: Servers, jobs: int, *, handler: str = "nothing") -> None:
+    def __init__(self, peer: Peer, python: Path, servers: Servers, jobs: int, *, handler: str = "nothing", keep: str = "") -> None:
+        """`keep` names a database that outlives the trial, to be found again by the next that names it."""
         self.peer = peer
         self.jobs = jobs
+        self.found = False
+        self._keep = keep
         self.servers = servers
         self._python = python
         self._handler = handler
@@ -33,7 +36,7 @@ class Trial:
     def __enter__(self) -> Trial:
         self.directory = Path(self._ends.enter_context(tempfile.TemporaryDirectory(prefix="django_jobs-trial-")))
         self.marks = Marks(self.directory, self.jobs)
-        self.database = f"{self.peer.name}_trial"
+        self.database = f"{self.peer.name}_{self._keep or 'trial'}"
         self.url = self.servers.postgres.url(self.database)
         if self.peer.broker == "redis":
             self.servers.redis.clear()
@@ -79,13 +82,22 @@ class Trial:
             self._worker = None
             process.end(worker)
 
-    def drained(self, patience: float) -> float:
-        """Wait until no job waits or runs; return the seconds since the first one ran."""
-        self.wait(lambda: self.marks.executed() >= self.jobs, patience)
-        if not self.marks.executed():
-            raise PeerError(f"no job ran within {patience:.0f} s: {self._said()}")
-        self.wait(lambda: not self.unfinished(), PATIENCE)
+    def begun(self) -> None:
+        """Wait until the first job has run or runs."""
+        if not self.wait(lambda: self.marks.executed() > 0, PATIENCE):
+            raise PeerError(f"no job ran within {PATIENCE:.0f} s: {self._said()}")
+
+    def drained(self) -> float:
+        """Wait until no job waits or runs; return the seconds since the first one ran. What does not run is counted as lost."""
+        self.begun()
+        patience = PATIENCE + 20 * self.jobs / self.peer.rate
+        self.wait(lambda: self.marks.executed() >= self.jobs and not self.unfinished(), patience)
         return time.monotonic() - self.marks.first()
+
+    def server_cpu(self) -> float:
+        """Return the seconds of processor time that the server with the jobs took so far."""
+        pid = self.servers.redis.pid if self.peer.broker == "redis" else self.servers.postgres.server.pid
+        return process.cpu(pid)
 
     def wait(self, condition: Callable[[], bool], patience: float) -> bool:
         until = time.monotonic() + patience
@@ -110,12 +122,8 @@ class Trial:
 
     def _create(self) -> None:
         """Copy a database in which the peer has made its tables: made once, by its own means."""
-        template = f"{self.peer.name}_empty"
-        postgres = self.servers.postgres
-        known = psycopg.connect(postgres.server.url, autocommit=True)
-        with known:
-            made = known.execute("SELECT FROM pg_database WHERE datname = %s", [template]).fetchone()
-        if made is None:
+        postgres, template = self.servers.postgres, f"{self.peer.name}_empty"
+        if not postgres.has(template):
             postgres.create(template)
             try:
                 self.url = postgres.url(template)
@@ -125,8 +133,11 @@ class Trial:
                 raise
             finally:
                 self.url = postgres.url(self.database)
-        postgres.create(self.database, template)
-        self._ends.callback(postgres.drop, self.database)
+        self.found = bool(self._keep) and postgres.has(self.database)
+        if not self.found:
+            postgres.create(self.database, template)
+        if not self._keep:
+            self._ends.callback(postgres.drop, self.database)
 
     def _command(self, verb: str, options: dict[str, object]) -> list[str]:
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
