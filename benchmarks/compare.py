@@ -75,13 +75,20 @@ def _options(peers: dict[str, Peer]) -> argparse.Namespace:
     parser.add_argument("--only", help="these of them: name,name (default: all)")
     parser.add_argument("--measure", help=f"these measurements: name,name (default: all, {', '.join(NAMES)})")
     parser.add_argument(
-        "--short", action="store_true", help="no kill -9, 10 M finished rows or 4 processes, small rounds: under half an hour"
+        "--short",
+        action="store_true",
+        help="no kill -9, 10 M finished rows or 4 processes, small rounds: under half an hour",
     )
     parser.add_argument("--rounds", type=int, help="rounds of each (default: 3 when short, else 5)")
     parser.add_argument("--seconds", type=float, help="what a drain should last (default: 1.5 when short, else 5)")
-    parser.add_argument("--cache", type=Path, default=_cache(), help="directory for the environments (default: %(default)s)")
     parser.add_argument(
-        "--output", type=Path, default=ROOT / "benchmarks" / "results", help="directory for what is found (default: %(default)s)"
+        "--cache", type=Path, default=_cache(), help="directory for the environments (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=ROOT / "benchmarks" / "results",
+        help="directory for what is found (default: %(default)s)",
     )
     options = parser.parse_args()
     options.peers = [peers[name] for name in _named(parser, options.only, list(peers))]
@@ -101,7 +108,9 @@ def _named(parser: argparse.ArgumentParser, given: str | None, known: list[str])
 
 
 def _cache() -> Path:
-    user = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache" if Path.home().is_dir() else tempfile.gettempdir())
+    user = os.environ.get("XDG_CACHE_HOME") or (
+        Path.home() / ".cache" if Path.home().is_dir() else tempfile.gettempdir()
+    )
     return Path(user) / "django_jobs-benchmarks"
 
 

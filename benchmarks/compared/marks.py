@@ -28,7 +28,7 @@ class Marks:
 
     def first(self) -> float:
         """Return the monotonic time of the first run."""
-        return min(struct.unpack_from("d", path.read_bytes())[0] for path in self._directory.glob("*.runs"))
+        return min(float(struct.unpack_from("d", path.read_bytes())[0]) for path in self._directory.glob("*.runs"))
 
     def count(self) -> Count:
         runs = [sum(each) for each in zip(*self._runs(), strict=True)] or [0] * self._jobs
@@ -42,8 +42,8 @@ class Marks:
         return [at - before for before, at in zip(sent, first, strict=True) if at]
 
     def last_start(self) -> float:
-        paths = list(self._directory.glob("*.starts"))
-        return max(max(struct.unpack(f"{self._jobs}d", path.read_bytes())) for path in paths)
+        paths = self._directory.glob("*.starts")
+        return max(float(max(struct.unpack(f"{self._jobs}d", path.read_bytes()))) for path in paths)
 
     def _runs(self) -> list[bytes]:
         found = (path.read_bytes() for path in self._directory.glob("*.runs"))

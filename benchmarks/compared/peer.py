@@ -42,7 +42,9 @@ class Peer:
 
 def listed() -> dict[str, Peer]:
     found = tomllib.loads(LIST.read_text())
-    return {name: Peer(name=name, **{**given, "install": tuple(given.get("install", ()))}) for name, given in found.items()}
+    return {
+        name: Peer(name=name, **{**given, "install": tuple(given.get("install", ()))}) for name, given in found.items()
+    }
 
 
 def interpreter(peer: Peer, cache: Path) -> Path:
@@ -79,7 +81,9 @@ def _base(peer: Peer) -> Path:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, check=False
+    )
     if done.returncode:
         raise PeerError(f"{' '.join(command[-4:])} ended with {done.returncode}: {done.stdout.strip()[-400:]}")
     return done.stdout

@@ -37,7 +37,9 @@ class Results:
 
     def add(self, peer: Peer, figure: Figure) -> None:
         self.figures[peer.name][figure.name].append(figure)
-        print(f"{peer.name:<16} {figure.name:<24} {_number(figure.value):>9} {figure.unit}{_faults(figure)}", flush=True)
+        print(
+            f"{peer.name:<16} {figure.name:<24} {_number(figure.value):>9} {figure.unit}{_faults(figure)}", flush=True
+        )
 
     def fail(self, peer: Peer, measure: str, error: Exception) -> None:
         self.failures.append((peer.name, measure, f"{type(error).__name__}: {error}"))
@@ -57,7 +59,10 @@ class Results:
         (directory / "comparison.md").write_text(self.markdown())
 
     def markdown(self) -> str:
-        lines = [f"{self.about['date']}, {self.about['machine']}; {self.about['servers']}; {self.about['rounds']} rounds.", ""]
+        lines = [
+            f"{self.about['date']}, {self.about['machine']}; {self.about['servers']}; {self.about['rounds']} rounds.",
+            "",
+        ]
         for title, columns in TABLES.items():
             lines += self._table(title, columns)
         lines += [f"* {name}, {measure}: {error.splitlines()[0]}" for name, measure, error in self.failures]
@@ -83,7 +88,11 @@ class Results:
     def _data(self) -> dict[str, Any]:
         found = {
             name: {
-                figure: {"unit": each[0].unit, "values": [one.value for one in each], "counts": [_count(one) for one in each]}
+                figure: {
+                    "unit": each[0].unit,
+                    "values": [one.value for one in each],
+                    "counts": [_count(one) for one in each],
+                }
                 for figure, each in kinds.items()
             }
             for name, kinds in self.figures.items()
@@ -93,7 +102,9 @@ class Results:
 
 def about(servers: str, versions: dict[str, str], rounds: int) -> dict[str, Any]:
     cores = os.cpu_count() or 1
-    machine = f"{platform.system()} on {platform.machine()}, {cores} cores for everything, Python {platform.python_version()}"
+    machine = (
+        f"{platform.system()} on {platform.machine()}, {cores} cores for everything, Python {platform.python_version()}"
+    )
     return {"date": str(date.today()), "machine": machine, "servers": servers, "versions": versions, "rounds": rounds}
 
 

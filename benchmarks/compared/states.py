@@ -1,4 +1,4 @@
-"""Measurements of all peers at once, since each mostly waits: what an idle worker costs, and how a killed one's job comes back."""
+"""Measurements of all peers at once, since each mostly waits: the cost of an idle worker, the return of a killed one's job."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def idle(bench: Bench, peers: list[Peer]) -> Iterator[tuple[Peer, Figure]]:
 
 
 def kill(bench: Bench, peers: list[Peer]) -> Iterator[tuple[Peer, Figure]]:
-    """Kill a worker's whole tree with SIGKILL in the middle of a job, start another at once, and wait until the job runs again."""
+    """Kill a worker's whole tree in the middle of a job, start another at once, and wait until the job runs again."""
     with contextlib.ExitStack() as ends:
         killed = {}
         for peer in peers:

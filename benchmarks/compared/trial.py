@@ -21,7 +21,9 @@ PATIENCE = 60.0
 
 
 class Trial:
-    def __init__(self, peer: Peer, python: Path, servers: Servers, jobs: int, *, handler: str = "nothing", keep: str = "") -> None:
+    def __init__(
+        self, peer: Peer, python: Path, servers: Servers, jobs: int, *, handler: str = "nothing", keep: str = ""
+    ) -> None:
         """`keep` names a database that outlives the trial, to be found again by the next that names it."""
         self.peer = peer
         self.jobs = jobs

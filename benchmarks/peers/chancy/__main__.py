@@ -49,7 +49,9 @@ async def bulk(calls: verbs.Calls) -> None:
 
 async def run(threads: int) -> None:
     concurrency = threads if handle is sleep else CONCURRENCY
-    queue = Queue("default", concurrency=concurrency, executor=Chancy.Executor.Async, polling_interval=1, eager_polling=True)
+    queue = Queue(
+        "default", concurrency=concurrency, executor=Chancy.Executor.Async, polling_interval=1, eager_polling=True
+    )
     async with app() as chancy:
         await chancy.declare(queue, upsert=True)
         async with Worker(chancy) as worker:

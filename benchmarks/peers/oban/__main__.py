@@ -4,11 +4,11 @@ A queue's limit is how many jobs it claims and runs at once; since its loop ackn
 short jobs fastest. More than one process on several cores is sold with Oban Pro; here they are the operator's.
 """
 
+import asyncio
 import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from signal import SIGTERM
-import asyncio
-from collections.abc import AsyncIterator
 
 import orjson
 import uvloop
