@@ -36,15 +36,24 @@ class Marks:
 
     def waits(self) -> list[float]:
         """Return for each job the seconds from when it was sent until its handler started."""
-        sent = struct.unpack(f"{self._jobs}d", (self._directory / "sent").read_bytes())
-        started = [struct.unpack(f"{self._jobs}d", path.read_bytes()) for path in self._directory.glob("*.starts")]
+        sent = _doubles((self._directory / "sent").read_bytes())
+        started = [_doubles(path.read_bytes())[: len(sent)] for path in self._directory.glob("*.starts")]
         first = [min((at for at in each if at), default=0.0) for each in zip(*started, strict=True)]
         return [at - before for before, at in zip(sent, first, strict=True) if at]
 
+    def came(self) -> float:
+        """Return how many jobs were sent a second."""
+        sent = _doubles((self._directory / "sent").read_bytes())
+        return (len(sent) - 1) / (sent[-1] - sent[0])
+
     def last_start(self) -> float:
         paths = self._directory.glob("*.starts")
-        return max(float(max(struct.unpack(f"{self._jobs}d", path.read_bytes()))) for path in paths)
+        return max(max(_doubles(path.read_bytes())) for path in paths)
 
     def _runs(self) -> list[bytes]:
         found = (path.read_bytes() for path in self._directory.glob("*.runs"))
         return [runs[HEAD:] for runs in found if len(runs) == HEAD + self._jobs]
+
+
+def _doubles(data: bytes) -> tuple[float, ...]:
+    return struct.unpack(f"{len(data) // 8}d", data)

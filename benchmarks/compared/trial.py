@@ -22,16 +22,17 @@ PATIENCE = 60.0
 
 class Trial:
     def __init__(
-        self, peer: Peer, python: Path, servers: Servers, jobs: int, *, handler: str = "nothing", keep: str = ""
-    ) -> None:
+        self, peer: Peer, python: Path, servers: Servers, jobs: int, *, handler: str = "nothing", keep: str = "",
+        environment: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """`keep` names a database that outlives the trial, to be found again by the next that names it."""
         self.peer = peer
         self.jobs = jobs
         self.found = False
-        self._keep = keep
         self.servers = servers
+        self._keep = keep
         self._python = python
-        self._handler = handler
+        self._given = {"HANDLER": handler, **(environment or {})}
         self._ends = contextlib.ExitStack()
         self._worker: subprocess.Popen[bytes] | None = None
 
@@ -50,11 +51,11 @@ class Trial:
     def __exit__(self, *_error: object) -> None:
         self._ends.close()
 
-    def verb(self, verb: str, **options: object) -> float:
+    def verb(self, verb: str, environment: dict[str, str] | None = None, **options: object) -> float:
         """Have the peer do something; return the seconds that it says it took, 0 when it says none."""
         done = subprocess.run(
-            self._command(verb, options), env=self._environment(), cwd=ROOT, capture_output=True, text=True,
-            timeout=600, check=False,
+            self._command(verb, options), env={**self._environment(), **(environment or {})}, cwd=ROOT,
+            capture_output=True, text=True, timeout=900, check=False,
         )  # fmt: skip
         if done.returncode:
             raise PeerError(f"{verb} ended with {done.returncode}: {done.stderr.strip()[-600:]}")
@@ -148,5 +149,5 @@ class Trial:
     def _environment(self) -> dict[str, str]:
         given = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "DJANGO", "PYTHON"))}
         redis = {"REDIS_URL": self.servers.redis.url} if self.peer.broker == "redis" else {}
-        tally = {"TALLY": str(self.directory), "TALLY_JOBS": str(self.jobs), "HANDLER": self._handler}
+        tally = {"TALLY": str(self.directory), "TALLY_JOBS": str(self.jobs), **self._given}
         return {**given, **redis, **tally, "DATABASE_URL": self.url, "PYTHONPATH": str(ROOT)}

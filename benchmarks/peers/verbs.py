@@ -80,8 +80,9 @@ class Clocked:
 
 def spaced(jobs: int, every: float) -> Iterator[tuple[int, str]]:
     sent = bytearray(8 * jobs)
+    started = time.monotonic()
     for number in range(jobs):
-        time.sleep(every)
+        time.sleep(max(0.0, started + number * every - time.monotonic()))
         struct.pack_into("d", sent, 8 * number, time.monotonic())
         yield number, ""
     (tally.directory() / "sent").write_bytes(sent)
