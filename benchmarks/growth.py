@@ -103,7 +103,7 @@ def _cost(servers: Servers, size: Size, jobs: int) -> tuple[Cost, int]:
             finish(here, size.finished)
         wait(here, total - ready(here))
         here.settle()
-        with here.worker() as worker:
+        with here.worker(graceful=True) as worker:
             here.begun()
             before = _reading(here, worker.pid)
             here.wait(lambda: here.marks.executed() >= jobs, 600)

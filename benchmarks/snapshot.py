@@ -90,13 +90,13 @@ def _round(servers: Servers, options: argparse.Namespace, number: int, *, held: 
 
 def _drain(here: Trial) -> float:
     here.verb("bulk", jobs=here.jobs)
-    with here.worker():
+    with here.worker(graceful=True):
         return here.jobs / here.drained()
 
 
 def _steady(here: Trial, every: float) -> tuple[list[float], float]:
     """Return the waits in order of length, and the rate at which jobs came."""
-    with here.worker():
+    with here.worker(graceful=True):
         here.verb("trickle", jobs=here.jobs, every=every)
         here.wait(lambda: here.marks.executed() >= here.jobs, 60)
     return sorted(here.marks.waits()), here.marks.came()

@@ -38,8 +38,10 @@ def kill(pid: int) -> None:
                 os.kill(each, number)
 
 
-def end(process: subprocess.Popen[bytes], patience: float = 20.0) -> None:
-    process.terminate()
+def end(process: subprocess.Popen[bytes], patience: float) -> None:
+    """End a tree in order within so many seconds, else by force."""
+    if patience:
+        process.terminate()
     try:
         process.wait(patience)
     except subprocess.TimeoutExpired:

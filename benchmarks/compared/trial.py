@@ -72,7 +72,10 @@ class Trial:
             self.servers.postgres.settle(self.connection)
 
     @contextlib.contextmanager
-    def worker(self, processes: int = 1, threads: int = 4) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(
+        self, processes: int = 1, threads: int = 4, *, graceful: bool = False
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A tree of workers: killed when all is known, unless what it leaves behind is to be in order."""
         command = self._command("work", {"processes": processes, "threads": threads})
         with (self.directory / "worker.log").open("ab") as file:
             worker = subprocess.Popen(
@@ -83,7 +86,7 @@ class Trial:
             yield worker
         finally:
             self._worker = None
-            process.end(worker)
+            process.end(worker, patience=30.0 if graceful else 0.0)
 
     def begun(self) -> None:
         """Wait until the first job has run or runs."""
