@@ -54,10 +54,10 @@ def main() -> int:
     options = _options(listed())
     started = time.monotonic()
     with Servers() as servers:
-        pythons = _install(options)
+        pythons, missing = _install(options)
         bench = Bench(servers, pythons, options.short, options.seconds)
         peers = [peer for peer in options.peers if peer.name in pythons]
-        results = Results(about("", _versions(pythons, peers), options.rounds), peers)
+        results = Results(about("", _versions(pythons, peers), options.rounds), peers, failures=missing)
         try:
             _measure(bench, options, results)
         except KeyboardInterrupt:
@@ -114,14 +114,16 @@ def _cache() -> Path:
     return Path(user) / "django_jobs-benchmarks"
 
 
-def _install(options: argparse.Namespace) -> dict[str, Path]:
-    pythons = {}
+def _install(options: argparse.Namespace) -> tuple[dict[str, Path], list[tuple[str, str, str]]]:
+    """Return the Python of each peer that could be installed, and why the others could not."""
+    pythons, missing = {}, []
     for peer in options.peers:
         try:
             pythons[peer.name] = interpreter(peer, options.cache)
-        except (PeerError, subprocess.SubprocessError) as error:
-            print(f"{peer.name} is left out: {error}")
-    return pythons
+        except (PeerError, subprocess.SubprocessError, OSError) as error:
+            missing.append((peer.name, "left out", str(error)))
+            print(f"{peer.name} is left out: {error}", flush=True)
+    return pythons, missing
 
 
 def _versions(pythons: dict[str, Path], peers: list[Peer]) -> dict[str, str]:

@@ -30,6 +30,7 @@ class Peer:
     finished: str = ""
     install: tuple[str, ...] = ()
     python: str = "3.11"
+    database: int = 0
 
     @property
     def own(self) -> bool:

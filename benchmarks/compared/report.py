@@ -90,7 +90,7 @@ class Results:
             name: {
                 figure: {
                     "unit": each[0].unit,
-                    "values": [one.value for one in each],
+                    "values": [None if math.isinf(one.value) else one.value for one in each],
                     "counts": [_count(one) for one in each],
                 }
                 for figure, each in kinds.items()

@@ -96,30 +96,28 @@ class Redis:
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://127.0.0.1:{self.port}"
 
-    def ask(self, command: str) -> str:
-        """Send one command of words without spaces, and return the first line of its answer, or the bulk that follows."""
+    def ask(self, command: str, database: int = 0) -> str:
+        """Send one command, and return the first line of its answer, or the bulk that follows."""
         with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
-            connection.sendall(command.encode() + b"\r\n")
+            connection.sendall(f"SELECT {database}\r\n{command}\r\n".encode())
             with connection.makefile("rb") as answers:
+                answers.readline()
                 line = answers.readline().decode().strip()
                 if line.startswith("$") and int(line[1:]) >= 0:
                     return answers.read(int(line[1:])).decode()
                 return line
 
-    def count(self, commands: str) -> int:
+    def count(self, commands: str, database: int) -> int:
         """Return the sum of what commands (one a line) count."""
-        return sum(int(self.ask(command).lstrip(":")) for command in commands.strip().splitlines())
+        return sum(int(self.ask(command, database).lstrip(":")) for command in commands.strip().splitlines())
 
-    def clear(self) -> None:
-        self.ask("FLUSHALL")
+    def clear(self, database: int) -> None:
+        self.ask("FLUSHDB", database)
 
     def version(self) -> str:
         return "Redis " + self._info("redis_version")
-
-    def commands(self) -> int:
-        return int(self._info("total_commands_processed"))
 
     def stop(self) -> None:
         self._process.terminate()

@@ -42,7 +42,7 @@ class Trial:
         self.database = f"{self.peer.name}_{self._keep or 'trial'}"
         self.url = self.servers.postgres.url(self.database)
         if self.peer.broker == "redis":
-            self.servers.redis.clear()
+            self.servers.redis.clear(self.peer.database)
         else:
             self._create()
             self.connection = self._ends.enter_context(psycopg.connect(self.url, autocommit=True))
@@ -115,7 +115,7 @@ class Trial:
 
     def unfinished(self) -> bool:
         if self.peer.broker == "redis":
-            return self.servers.redis.count(self.peer.unfinished) > 0
+            return self.servers.redis.count(self.peer.unfinished, self.peer.database) > 0
         row = self.connection.execute(self.peer.unfinished.encode()).fetchone()
         assert row is not None
         return bool(row[0])
@@ -151,6 +151,6 @@ class Trial:
 
     def _environment(self) -> dict[str, str]:
         given = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "DJANGO", "PYTHON"))}
-        redis = {"REDIS_URL": self.servers.redis.url} if self.peer.broker == "redis" else {}
+        redis = {"REDIS_URL": f"{self.servers.redis.url}/{self.peer.database}"} if self.peer.broker == "redis" else {}
         tally = {"TALLY": str(self.directory), "TALLY_JOBS": str(self.jobs), **self._given}
         return {**given, **redis, **tally, "DATABASE_URL": self.url, "PYTHONPATH": str(ROOT)}
