@@ -24,11 +24,11 @@ def draw(results: Results, directory: Path) -> None:
         units = [each.unit for found in results.figures.values() for each in found.get(name, [])]
         if rows:
             path = directory / (name.replace(",", "").replace(" ", "-") + ".svg")
-            path.write_text(_picture(f"{name}, {units[0]}", rows))
+            best_first = sorted(rows, key=lambda row: statistics.median(row[2]), reverse=units[0] == "jobs/s")
+            path.write_text(_picture(f"{name}, {units[0]}", best_first))
 
 
 def _picture(title: str, rows: list[tuple[str, bool, list[float]]]) -> str:
-    rows = sorted(rows, key=lambda row: -statistics.median(row[2]))
     most = max(max(values) for _, _, values in rows) or 1.0
     height = TOP + len(rows) * (BAR + GAP) + GAP
     parts = [
