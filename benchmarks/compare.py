@@ -23,7 +23,7 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.compared import rates, states
+from benchmarks.compared import limits, rates, states
 from benchmarks.compared.bench import Bench, Measure, Together
 from benchmarks.compared.peer import Peer, PeerError, interpreter, listed, versions
 from benchmarks.compared.plots import draw
@@ -64,8 +64,10 @@ def main() -> int:
             print("stopped; what was found is written")
         results.about["servers"] = servers.versions()
     results.write(options.output)
+    text = "\n".join([results.markdown(), *limits.lines(results)])
+    (options.output / "comparison.md").write_text(text)
     draw(results, options.output)
-    print(results.markdown())
+    print(text)
     print(f"{(time.monotonic() - started) / 60:.1f} minutes; JSON, tables and pictures are in {options.output}")
     return int(any(results.faults("django_jobs")) or any(name == "django_jobs" for name, _, _ in results.failures))
 

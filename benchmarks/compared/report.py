@@ -26,6 +26,7 @@ TABLES = {
     ),
     "Idle, and killed": ("idle memory", "idle statements", "idle CPU", "kill -9"),
 }  # fmt: skip
+NEVER = "*never*: not within 330 s."
 
 
 @dataclass
@@ -45,9 +46,8 @@ class Results:
         self.failures.append((peer.name, measure, f"{type(error).__name__}: {error}"))
         print(f"{peer.name:<16} {measure:<24} FAILED  {error}", flush=True)
 
-    def median(self, name: str, figure: str) -> float | None:
-        values = [each.value for each in self.figures[name][figure]]
-        return statistics.median(values) if values else None
+    def values(self, name: str, figure: str) -> list[float]:
+        return [each.value for each in self.figures[name].get(figure, [])]
 
     def faults(self, name: str) -> tuple[int, int]:
         counts = [each.count for found in self.figures[name].values() for each in found if each.count]
@@ -56,7 +56,6 @@ class Results:
     def write(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "comparison.json").write_text(json.dumps(self._data(), indent=1))
-        (directory / "comparison.md").write_text(self.markdown())
 
     def markdown(self) -> str:
         lines = [
@@ -65,8 +64,12 @@ class Results:
         ]
         for title, columns in TABLES.items():
             lines += self._table(title, columns)
+        lines += [NEVER, ""] if self.figures_of("kill -9") else []
         lines += [f"* {name}, {measure}: {error.splitlines()[0]}" for name, measure, error in self.failures]
         return "\n".join(lines) + "\n"
+
+    def figures_of(self, figure: str) -> list[Figure]:
+        return [each for found in self.figures.values() for each in found.get(figure, [])]
 
     def _table(self, title: str, columns: tuple[str, ...]) -> list[str]:
         shown = [column for column in columns if any(column in self.figures[peer.name] for peer in self.peers)]
@@ -117,7 +120,7 @@ def _cell(values: list[float]) -> str:
 
 def _number(value: float) -> str:
     if math.isinf(value):
-        return "not within 330 s"
+        return "never"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
