@@ -99,7 +99,7 @@ def _costs(servers: Servers, options: argparse.Namespace) -> bool:
 
 def _cost(servers: Servers, size: Size, jobs: int) -> tuple[Cost, int]:
     """Drain so many jobs of a database of that size; return what one cost, and how many were lost or ran twice."""
-    total = max(jobs, size.waiting)
+    total = max(3 * jobs // 2, size.waiting)  # more than are drained: no size is to be measured running dry
     keep = "" if size == Size(0) else f"growth_{size.finished}_{size.waiting}"
     with trial(servers, 2 * total, keep=keep) as here:
         if not here.found:
