@@ -57,7 +57,7 @@ def _wait_of(servers: Servers, waiting: int, urgent: int) -> tuple[float, float]
 
 def _shares(servers: Servers, waiting: int) -> list[float]:
     """Return for each whole second the share of the older jobs, as long as both lanes had some."""
-    urgent = max(20_000, waiting // 5)
+    urgent = max(80_000, waiting // 5)  # for some whole seconds
     with trial(servers, urgent + waiting) as here:
         wait(here, waiting, first=urgent)
         here.verb("bulk", URGENT, jobs=urgent)
