@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class Benchmark(AppConfig):
+    name = "benchmarks.peers.django_jobs"
+    label = "benchmark"
