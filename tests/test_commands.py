@@ -15,6 +15,8 @@ from django.core.management import CommandError, call_command
 from django_jobs import pause, resume
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import ClaimOrder, Done
+from django_jobs.exceptions import ConfigurationError
+from django_jobs.management.commands import runworkers
 from django_jobs.models import Job, Worker
 from tests.acts import Ran, age, dead
 from tests.app.jobs import leave_effect, nothing
@@ -297,3 +299,10 @@ def test_quit_prints_the_stacks_of_every_process_and_goes_on(tree: Tree) -> None
     wait_for(lambda: "workers/writer.py" in workers.log, what="the worker's stacks")
     assert "workers/template.py" in workers.log
     assert workers.stop() == 0
+
+
+@pytest.mark.parametrize(("given", "count"), [("2", 2), (2, 2), (None, 7)])
+def test_counts_may_come_as_numbers_from_code_that_calls_the_command(given: str | int | None, count: int) -> None:
+    assert runworkers._count(given, "--processes", 7) == count
+    with pytest.raises(ConfigurationError, match="--processes is 0; give a whole number"):
+        runworkers._count(0, "--processes", 7)

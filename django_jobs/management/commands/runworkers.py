@@ -15,11 +15,12 @@ from django_jobs.management.given import Checked, refuse, show_log
 from django_jobs.workers.plan import Plan
 
 
-def _count(given: str | None, option: str, default: int) -> int:
+def _count(given: str | int | None, option: str, default: int) -> int:
     if given is None:
         return default
     try:
-        return worker_count(int(given[:20]) if given.isascii() and given.isdecimal() else given)
+        text = str(given)
+        return worker_count(int(text[:20]) if text.isascii() and text.isdecimal() else given)
     except ValueError as error:
         raise ConfigurationError(f"{option} is {given!r}; {error}.") from None
 
