@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,7 @@ def test_settings_that_cannot_be_used_are_errors(settings: Any, given: object, s
 def clash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_clashes", [])
     monkeypatch.setattr(registry, "_types", dict(registry._types))
-    other = registry.JobType(
-        **{name: getattr(nothing.job_type, name) for name in registry.JobType.__slots__ if name != "function"},
-        function=clash_function,
-    )
+    other = replace(nothing.job_type, function=clash_function)
     registry.register(other)
 
 

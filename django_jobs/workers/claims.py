@@ -252,7 +252,7 @@ class Claimer:
         if news != self.news:
             return 0.0
         poll = self._plan.settings.poll_interval
-        pause = poll * random.uniform(0.9, 1.0) if self._due_in is None else min(self._due_in, poll)
+        pause = poll * random.uniform(1.0, 1.1) if self._due_in is None else min(self._due_in, poll)
         pause = min(pause, self._alert.pause())
         if self._woken:
             pause = min(pause, max(self._next_look() - time.monotonic(), 0.0))

@@ -76,6 +76,7 @@ class Heart:
         self._ending = False
         self._begun = False
         self._strays: set[Run] = set()
+        self._forget_at = 0.0
         self._question: object = None
         self._answer: tuple[object, bool] | None = None
         self._thread = threading.Thread()
@@ -225,15 +226,24 @@ class Heart:
         if not self._engine.reaps_by_lease:
             self._take_back_strays()
         elif self._fitness.fit(time.monotonic()):
-            # Ours first: a row that somebody held for longer than a lease, and let go just now, is no lost run.
-            self._pulse.beat()
-            number = rescue.reap(self._engine, self._settings.max_uncounted)
-            self._suspecting.asked |= number > 0
-            if number == rescue.BATCH:
+            if self._engine.expired_exist() and self._reap_expired() == rescue.BATCH:
                 return 0.0  # more, after the heartbeat if that is due
+            self._forget_silent()
+        return self._settings.heartbeat * random.uniform(0.7, 1.0)
+
+    def _reap_expired(self) -> int:
+        # Ours first: a row that somebody held for longer than a lease, and let go just now, is no lost run.
+        self._pulse.beat()
+        number = rescue.reap(self._engine, self._settings.max_uncounted)
+        self._suspecting.asked |= number > 0
+        return number
+
+    def _forget_silent(self) -> None:
+        """Delete the rows of worker processes that have been silent for long, once in a lease."""
+        if time.monotonic() >= self._forget_at:
+            self._forget_at = time.monotonic() + self._settings.lease
             silent = timedelta(seconds=SILENT_LEASES * self._settings.lease)
             WorkerRow.objects.using(self._engine.alias).filter(heartbeat_at__lt=Now() - silent).delete()
-        return self._settings.heartbeat * random.uniform(0.7, 1.0)
 
     def _cancel_expired(self) -> None:
         total = number = self._engine.cancel_expired(rescue.BATCH)

@@ -20,7 +20,7 @@ from django_jobs.workers.outage import Outage
 from django_jobs.workers.watchdog import watchdog
 
 # What is edited, and what is added, is seen so soon.
-LONGEST_WAIT = 2.0
+LONGEST_WAIT = 3.0
 # What is due and not to be had is held by another scheduler, whose transaction takes a moment.
 HELD_SECONDS = 0.05
 SURVEY_SECONDS = 300.0

@@ -37,6 +37,9 @@ def fork_template(plan: Plan, seats: SeatMap, doorbells: list[Doorbell]) -> tupl
         if stream is not None:
             stream.flush()
     connections.close_all()
+    # Here, and not in the children: looking for garbage writes to every object, and so ends the sharing of its page.
+    gc.collect()
+    gc.freeze()
     pid = os.fork()
     if pid:
         theirs.close()
@@ -90,8 +93,6 @@ class _Template:
         # Nobody types to a process in the background: reading from the terminal would stop it.
         with open(os.devnull, "rb") as nothing:
             os.dup2(nothing.fileno(), 0)
-        gc.collect()
-        gc.freeze()
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         while True:
