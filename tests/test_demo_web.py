@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,7 @@ class Terminal:
         command = [sys.executable, str(ROOT / "example_project" / "manage.py"), "demo", *words]
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # which a shell's background ignores
             os.execvpe(command[0], command, clean | environment)
         self.text = ""
         self.code: int | None = None

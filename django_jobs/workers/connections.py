@@ -186,7 +186,7 @@ def discard_open_transactions() -> list[str]:
 
 def left_open() -> list[str]:
     """Return the aliases of which this thread has a transaction open."""
-    return [connection.alias for connection in opened() if in_transaction(connection)]
+    return sorted(connection.alias for connection in opened() if in_transaction(connection))
 
 
 def discard(connection: BaseDatabaseWrapper) -> None:

@@ -14,6 +14,7 @@ from django_jobs.workers.watchdog import guarded
 
 UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 LOCK_NOT_AVAILABLE, QUERY_CANCELED = "55P03", "57014"
+READ_ONLY, DISK_FULL = "25006", "53100"
 
 
 class Link:
@@ -64,7 +65,8 @@ class Link:
         if self._outage.lasts:
             self._outage.over()  # it was sent in the last moments of the outage
         elif usable:
-            log.loop_failed(what)
+            if not could_not_write(error):
+                log.loop_failed(what)
         else:
             log.connection_broke(self._outage.process, error)
         if usable:
@@ -90,6 +92,11 @@ def missing_tables(error: Exception) -> str:
 def is_locked(error: Exception) -> bool:
     """Tell whether an error is that a lock was waited for in vain."""
     return isinstance(error, EnqueueTimeout) or getattr(error.__cause__, "sqlstate", None) == LOCK_NOT_AVAILABLE
+
+
+def could_not_write(error: Exception) -> bool:
+    """Tell whether an error is what an outage makes of a statement: where a probe succeeds, it was over a moment later."""
+    return getattr(error.__cause__, "sqlstate", None) in (READ_ONLY, DISK_FULL)
 
 
 def took_too_long(error: Exception) -> bool:

@@ -81,8 +81,9 @@ class Maintenance:
                 pause = next(self._work, None)
         except Exception as error:
             return self._after_error(error)
-        if pause is not None:
-            return self._link.check() or pause
+        away = self._link.check()
+        if away or pause is not None:
+            return away or pause or 0.0
         self._work = None
         self._link.close()  # nobody keeps a session for a round in a quarter of an hour
         return self._interval * random.uniform(0.8, 1.0)

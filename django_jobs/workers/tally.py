@@ -17,6 +17,7 @@ from django_jobs.workers.ended import LOST, Ended
 
 # A row is written anew with everything that its minute has had so far.
 STORE_SECONDS = 5.0
+AGAIN_SECONDS = 0.5
 # Runs that end together end within so many minutes of each other, by what they know of the database's clock.
 KEPT_MINUTES = 3
 _VALUES = (*COUNTERS, "run_seconds", "wait_seconds", "runs", "waits")
@@ -45,7 +46,7 @@ class Tallies:
         self._incarnation = incarnation
         self._tallies: dict[tuple[int, str, str], _Tally] = {}
         self._changed: set[tuple[int, str, str]] = set()
-        self._stored_at = time.monotonic()
+        self._store_at = time.monotonic() + STORE_SECONDS
         # Of what is older nothing is kept: a row written anew would forget it.
         self._first_minute = 0
 
@@ -68,11 +69,12 @@ class Tallies:
 
     @property
     def due(self) -> bool:
-        return bool(self._changed) and time.monotonic() - self._stored_at >= STORE_SECONDS
+        return bool(self._changed) and time.monotonic() >= self._store_at
 
     def store(self, engine: Engine) -> None:
         """Write the rows of all that changed; they are this process's own."""
-        self._stored_at = time.monotonic()
+        # If it fails, it is tried again soon: until then nobody knows whether an outage is over.
+        self._store_at = time.monotonic() + AGAIN_SECONDS
         changed = sorted(self._changed)
         if not changed:
             return
@@ -81,6 +83,7 @@ class Tallies:
         Stat.objects.using(engine.alias).bulk_create(
             rows, update_conflicts=True, unique_fields=unique, update_fields=_VALUES
         )
+        self._store_at = time.monotonic() + STORE_SECONDS
         self._changed.difference_update(changed)
         self._first_minute = max(self._first_minute, changed[-1][0] - KEPT_MINUTES)
         self._tallies = {key: tally for key, tally in self._tallies.items() if key[0] >= self._first_minute}

@@ -23,6 +23,7 @@ from django_jobs.workers.ended import Ended
 from django_jobs.workers.executor import Assigned, Executor
 from django_jobs.workers.failure import can_open_files
 from django_jobs.workers.limits import Limits
+from django_jobs.workers.link import could_not_write
 from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
@@ -232,7 +233,8 @@ class Worker:
         if self._outage.lasts:
             self._outage.over()  # it was sent in the last moments of the outage
         elif usable:
-            log.loop_failed("Claiming jobs")
+            if not could_not_write(error):
+                log.loop_failed("Claiming jobs")
         else:
             log.connection_broke(f"worker {os.getpid()}", error)
         return LONGEST_WAIT if usable else self._breaks.pause()

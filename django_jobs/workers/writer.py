@@ -286,8 +286,9 @@ class Writer:
                 if last or self._reports.tallies.due:
                     self._reports.tallies.store(self._engine)
         except Exception as error:
+            cut = getattr(self._engine.connection.connection, "closed", False)
             self._engine.connection.close()
-            if not self._is_away(error):
+            if not self._is_away(error) and not cut:
                 log.loop_failed("Storing progress")
         else:
             self._is_reached()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from django_jobs import Cancel, Fail, Retry, Snooze, registry
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, Done, Settlement
 from django_jobs.models import Job
-from django_jobs.registry import JobType
 from django_jobs.workers.runner import Runner
 from tests.app.async_jobs import fork_asynchronously, meet, report_while_async, wait_until_cancelled
 from tests.app.jobs import nothing, wait_for_file
@@ -45,8 +45,7 @@ in_process = with_tables
 
 def run(engine: Engine, monkeypatch: pytest.MonkeyPatch, function: Any, **options: Any) -> Done | Settlement:
     """Run a function without arguments as a job of its own type."""
-    fields = {name: getattr(nothing.job_type, name) for name in JobType.__dataclass_fields__}
-    job_type = JobType(**{**fields, "name": "test", "function": function, **options})
+    job_type = replace(nothing.job_type, **{"name": "test", "function": function, **options})
     monkeypatch.setattr(registry, "_types", {"test": job_type})
     payload = json.dumps({"args": [], "kwargs": {}})
     job = Claimed(1, 1, "inc:1", "test", payload, 0, 8, None, None, None)

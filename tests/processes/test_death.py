@@ -20,6 +20,7 @@ from tests.processes.common import (
     session_pids,
     state,
     wait_for_effect,
+    wait_seconds,
     wait_until_gone,
     with_processes,
 )
@@ -128,6 +129,7 @@ def test_orphans_of_a_killed_supervisor_claim_nothing_and_are_gone_before_their_
     for path in paths:
         wait_for_effect(tree, f"{path.name}:start")
     os.kill(first.pid, signal.SIGKILL)
+    wait_seconds(0.3)  # a process that was just told of a job looks for a moment longer; then it has heard
     waiting = leave_effect.enqueue("waiting")
     paths[0].touch()
     tree.wait_for_status(short, "done")

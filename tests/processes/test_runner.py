@@ -14,7 +14,6 @@ from django_jobs import Retry, registry
 from django_jobs.conf import Conf
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, Done, Settlement
-from django_jobs.registry import JobType
 from django_jobs.workers.errors import describe
 from django_jobs.workers.executor import Assigned, Executor
 from django_jobs.workers.runner import Runner
@@ -46,8 +45,7 @@ def run(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, function: Any, settings: Conf = SETTINGS, **values: Any
 ) -> Done | Settlement:
     """Run a function as a job of its own type."""
-    fields = {name: getattr(nothing.job_type, name) for name in JobType.__dataclass_fields__}
-    job_type = JobType(**{**fields, "name": "test", "function": lambda number: function(), "max_attempts": 8})
+    job_type = replace(nothing.job_type, name="test", function=lambda number: function(), max_attempts=8)
     monkeypatch.setattr(registry, "_types", {"test": job_type})
     payload = json.dumps({"args": [0], "kwargs": {}})
     given = {"id": 1, "token": 1, "locked_by": "inc:1", "type": "test", "payload": payload, "attempts": 0}

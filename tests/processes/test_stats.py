@@ -12,7 +12,6 @@ from django_jobs.engines.values import Done, Settlement
 from django_jobs.models import Job, Stat
 from django_jobs.models.clock import database_now, from_row
 from django_jobs.models.stat import CLASSES, COUNTERS
-from django_jobs.workers import tally
 from django_jobs.workers.ended import LOST, Ended
 from django_jobs.workers.tally import Tallies
 from tests.app.async_jobs import wait_until_cancelled
@@ -123,7 +122,7 @@ class TestTallies:
         tallies = Tallies("a1")
         self.note(tallies, self.item(engine))
         due = [tallies.due]
-        monkeypatch.setattr(tally, "STORE_SECONDS", 0.0)
+        monkeypatch.setattr(tallies, "_store_at", 0.0)
         due.append(tallies.due)
         tallies.store(engine)
         due.append(tallies.due)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -19,7 +20,6 @@ from django.db import OperationalError, connections, transaction
 from django_jobs import Cancel, Fail, Retry, Snooze, registry
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, Done, Settlement
-from django_jobs.registry import JobType
 from django_jobs.workers import statements
 from django_jobs.workers.deadlines import Watch, Watcher
 from django_jobs.workers.runner import Runner
@@ -38,8 +38,7 @@ def run(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, function: Any, watch: Watch, **options: Any
 ) -> Done | Settlement:
     """Run a function without arguments as a job of its own type."""
-    fields = {name: getattr(nothing.job_type, name) for name in JobType.__dataclass_fields__}
-    job_type = JobType(**{**fields, "name": "test", "function": function, **options})
+    job_type = replace(nothing.job_type, **{"name": "test", "function": function, **options})
     monkeypatch.setattr(registry, "_types", {"test": job_type})
     payload = json.dumps({"args": [], "kwargs": {}})
     job = Claimed(1, 1, "inc:1", "test", payload, 0, 8, None, 0.5, None)
