@@ -21,8 +21,7 @@ SHOPS_SCHEDULES = dict(code._schedules)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have tests with real processes and servers run one after the other, whatever runs beside them."""
     for item in items:
-        real = item.get_closest_marker("process") or item.get_closest_marker("postgresql")
-        if real or "tests/processes/" in item.nodeid:
+        if item.get_closest_marker("process") or item.get_closest_marker("postgresql"):
             item.add_marker(pytest.mark.xdist_group("processes"))
 
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from django_jobs.models import Job
+from django_jobs.workers.maintenance import FIRST_WAIT
 from example_project import postgres
 from tests.app.jobs import leave_effect, nothing, wait_for_file
 from tests.app.process_jobs import end_by_file
@@ -157,11 +158,12 @@ class Load:
 @pytest.mark.parametrize("server", [{"max_connections": "18"}], indirect=True)
 def test_with_no_connection_left_jobs_wait_uncharged(server: postgres.Server, trees: Tree) -> None:
     load = Load(trees)
-    load.enqueue(20, delay=1)
-    # It comes and goes by itself, and would leave a connection to others.
+    # What comes and goes by itself would leave a connection to others.
     maintains = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE application_name = 'django_jobs:maintenance')"
+    wait_seconds(FIRST_WAIT + 0.5)
     with psycopg.connect(server.url, autocommit=True) as raw:
         wait_for(lambda: raw.execute(maintains).fetchone() == (False,), what="maintenance has had its first round")
+    load.enqueue(20, delay=1)
     with full(server) as raw:
         started = "SELECT count(*) FROM django_jobs_job WHERE token > 0"
         load.notices("worker")
