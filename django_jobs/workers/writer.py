@@ -286,7 +286,8 @@ class Writer:
                 if last or self._reports.tallies.due:
                     self._reports.tallies.store(self._engine)
         except Exception as error:
-            cut = getattr(self._engine.connection.connection, "closed", False)
+            raw = self._engine.connection.connection
+            cut = raw is None or getattr(raw, "closed", False)
             self._engine.connection.close()
             if not self._is_away(error) and not cut:
                 log.loop_failed("Storing progress")
