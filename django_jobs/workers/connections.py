@@ -170,6 +170,11 @@ def connect_failed(alias: str, errors: Iterable[BaseException]) -> bool:
     )
 
 
+def was_cut(error: BaseException) -> bool:
+    """Tell whether Django raised an error because a session was ended."""
+    return error.__cause__ is not None and _is_cut(error.__cause__)
+
+
 def _is_cut(error: BaseException) -> bool:
     # A session that was ended by the server (57P0x), or by no word of it.
     state = getattr(error, "sqlstate", "")

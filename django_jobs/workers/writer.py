@@ -15,7 +15,7 @@ from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.values import Run
 from django_jobs.workers import ended
 from django_jobs.workers.aside import Aside, parted
-from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout
+from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, was_cut
 from django_jobs.workers.ended import Ended
 from django_jobs.workers.failure import end_process, end_process_on_error
 from django_jobs.workers.load import Load
@@ -286,10 +286,8 @@ class Writer:
                 if last or self._reports.tallies.due:
                     self._reports.tallies.store(self._engine)
         except Exception as error:
-            raw = self._engine.connection.connection
-            cut = raw is None or getattr(raw, "closed", False)
             self._engine.connection.close()
-            if not self._is_away(error) and not cut:
+            if not self._is_away(error) and not was_cut(error):
                 log.loop_failed("Storing progress")
         else:
             self._is_reached()
