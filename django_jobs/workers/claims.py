@@ -64,8 +64,7 @@ class Claimer:
         self._look_took = 0.0
         self._due_in: float | None = None
         self._idle_until = 0.0
-        self._parked_waiting = False
-        self._parked_turn = False
+        self._parked_waiting = self._parked_turn = False
         self._parked_checked_at = 0.0
         self._parked_unsaid = 0
         self._parked_said_at = 0.0

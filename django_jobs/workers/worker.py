@@ -86,10 +86,8 @@ class Worker:
         self._executor = Executor(
             engine, settings, region, self._writer, self._pace, label, doorbell.ring, plan.patience
         )
-        limits = Limits(settings)
-        self._claimer = self._claims(
-            engine, plan, incarnation, region, self._executor, self._pace, self._free, self._give_back, limits
-        )
+        given = (self._executor, self._pace, self._free, self._give_back, Limits(settings))
+        self._claimer = self._claims(engine, plan, incarnation, region, *given)
         self._bided = 0
         self._raw: object = None
         self._reached = True

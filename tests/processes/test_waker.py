@@ -263,4 +263,4 @@ def test_a_listener_whose_thread_ended_is_started_again(listener: Listener, monk
     wait_for(lambda: not listener._thread.is_alive())
     monkeypatch.undo()
     listener.revive()
-    wait_for(lambda: listener.listens)
+    assert wait_for(lambda: listener.listens)
