@@ -52,7 +52,7 @@ def latency(bench: Bench, peer: Peer) -> Iterator[Figure]:
     """From just before the enqueue until the handler starts, of an idle worker."""
     jobs = 100 if bench.short else 300
     with bench.trial(peer, jobs + WARM, "timed") as trial, trial.worker():
-        trial.verb("trickle", jobs=trial.jobs, every=0.03)
+        trial.verb("trickle", jobs=trial.jobs, every=0.12)
         trial.wait(lambda: trial.marks.executed() >= trial.jobs, 30)
         waits = sorted(1_000 * wait for wait in trial.marks.waits()[WARM:])
         count = trial.count()

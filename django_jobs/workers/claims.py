@@ -123,7 +123,7 @@ class Claimer:
         if self._claim(wanted):
             self._woken = False
             self._fruitless = 0
-            return 0.0
+            return 0.0 if self.came_full or self._strangers else self._rest_briefly()
         return self._contended() if self._is_due() else self._rest(news)
 
     def refill_at(self) -> int:
@@ -199,9 +199,7 @@ class Claimer:
             self._alert.found()
             self._region.set_phase(Phase.BUSY)
             assigned = [Assigned(self._free.popleft(), claimed, self._sent_at) for claimed in result.jobs]
-            now = time.monotonic()
-            for item in assigned:
-                self._region.take(item.seat, item.claimed.id, item.claimed.token, self._number, now)
+            self._region.take(((seat, claimed[0], claimed[1]) for seat, claimed, _ in assigned), self._number)
             self._recent_types = {claimed.type for claimed in result.jobs}
             self.given_at = time.monotonic()
             for item in assigned[:wanted]:
@@ -257,6 +255,14 @@ class Claimer:
             pause = min(pause, max(self._next_look() - time.monotonic(), 0.0))
         self._looked_idle = True
         self._idle_until = time.monotonic() + pause
+        return pause
+
+    def _rest_briefly(self) -> float:
+        """Rest after a claim that brought all there was, where somebody told of it and would tell of more."""
+        pause = self._alert.after_claim()
+        if pause > 0:
+            self._looked_idle = True
+            self._idle_until = time.monotonic() + pause
         return pause
 
     def _contended(self) -> float:

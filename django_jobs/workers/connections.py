@@ -191,7 +191,8 @@ def discard_open_transactions() -> list[str]:
 
 def left_open() -> list[str]:
     """Return the aliases of which this thread has a transaction open."""
-    return sorted(connection.alias for connection in opened() if in_transaction(connection))
+    found = [connection.alias for connection in opened() if in_transaction(connection)]
+    return sorted(found) if found else found
 
 
 def discard(connection: BaseDatabaseWrapper) -> None:

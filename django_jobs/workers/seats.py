@@ -12,6 +12,7 @@ import math
 import mmap
 import struct
 import time
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -49,6 +50,7 @@ class Phase(IntEnum):
     DRAINING = 5
 
 
+_CLAIMED = int(State.CLAIMED)
 _STATES = frozenset(State)
 _PHASES = frozenset(Phase)
 
@@ -88,12 +90,14 @@ class Region:
 
     # The child writes.
 
-    def take(self, index: int, job_id: int, token: int, claim: int, now: float | None = None) -> None:
-        """Fill a free seat, claimed `now`; it counts from the moment its state byte is written."""
+    def take(self, runs: Iterable[tuple[int, int, int]], claim: int, now: float | None = None) -> None:
+        """Fill a free seat for each (index, job id, token), claimed `now`; it counts once its state byte is written."""
         now = time.monotonic() if now is None else now
-        at = self._seats + index * _RECORD_SIZE
-        _RECORD.pack_into(self._memory, at, job_id, token, claim, now, _check(job_id, token, claim))
-        self._memory[at + _STATE] = State.CLAIMED
+        memory, first, pack = self._memory, self._seats, _RECORD.pack_into
+        for index, job_id, token in runs:
+            at = first + index * _RECORD_SIZE
+            pack(memory, at, job_id, token, claim, now, _check(job_id, token, claim))
+            memory[at + _STATE] = _CLAIMED
 
     def begin(self, index: int, deadline: float) -> None:
         """Mark a seat as running until `deadline`, infinite for none."""
@@ -238,4 +242,4 @@ def _state(byte: int) -> State:
 
 
 def _check(job_id: int, token: int, claim: int) -> int:
-    return (job_id * 31 + token * 1_000_003 + claim * 7919 + 0x5EA7) & 0x7FFF_FFFF_FFFF_FFFF
+    return (job_id + 31 * token + 7919 * claim + 0x5EA7) & 0x7FFF_FFFF_FFFF_FFFF

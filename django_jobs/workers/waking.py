@@ -62,6 +62,10 @@ class Alert:
             self._found_at = now
             self._since = self._since if self.is_contended else now
 
+    def after_claim(self) -> float:
+        """Return the seconds until the next look after a claim that brought all there was: none unless it was called for."""
+        return FIRST_PAUSE if time.monotonic() - self._found_at < FIRST_PAUSE else 0.0
+
     def pause(self) -> float:
         """Note that a look brought nothing; return the seconds until the next, infinite when none is called for."""
         now, pause = time.monotonic(), math.inf

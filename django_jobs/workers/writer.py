@@ -170,7 +170,8 @@ class Writer:
     def _write(self, part: Part) -> None:
         try:
             with self._prepared():
-                self._reports.store(self._engine, [item.claimed.run for item in part])
+                if self._reports:
+                    self._reports.store(self._engine, [item.claimed.run for item in part])
                 statuses = ended.store(self._engine, part, self._max_uncounted)
         except Exception as error:
             self._after_error(part, error)

@@ -15,6 +15,7 @@ from tests.engines.common import (
     beside_others,
     claim_one,
     clock,
+    enqueue,
     ids,
     on_postgresql,
     row,
@@ -57,6 +58,18 @@ def test_the_run_that_holds_the_job_writes(engine: Engine, name: str) -> None:
     runs = running(engine, 3)
     before = rows(engine)
     assert WRITES[name](engine, list(reversed(runs))) in (set(ids(runs)), None)
+    assert all(now != then for now, then in zip(rows(engine), before, strict=True))
+
+
+@alone
+@every_write
+@pytest.mark.parametrize("holder", ['a"b', "a\\b", "{a,b}", " a ", "null", ""])
+def test_the_run_that_holds_the_job_writes_whatever_the_name_of_its_holder(
+    engine: Engine, name: str, holder: str
+) -> None:
+    runs = [claim_one(engine, locked_by=holder) for _ in enqueue(2)]
+    before = rows(engine)
+    assert WRITES[name](engine, runs) in (set(ids(runs)), None)
     assert all(now != then for now, then in zip(rows(engine), before, strict=True))
 
 

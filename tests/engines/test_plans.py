@@ -12,6 +12,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import connections, transaction
 
 from django_jobs import resume
+from django_jobs.engines.postgresql_prepared import AFTER
 from django_jobs.engines.values import Done, Lane, Run
 from django_jobs.workers.lanes import Lanes
 from tests.app.jobs import report
@@ -178,6 +179,28 @@ def test_no_hot_statement_reads_the_table_or_the_backlog(engine: Engine, worker:
         assert "Seq Scan" not in kinds, name
         assert expected <= indexes(nodes), name
         assert 0 < read(nodes) <= most, name
+
+
+READ = "SELECT seq_scan, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'django_jobs_job'"
+
+
+def test_a_plan_kept_since_the_table_was_empty_reads_no_more_when_it_has_grown(engine: Engine, worker: Session) -> None:
+    nobody = [Run(job_id, 1, "w1:1") for job_id in range(1, 101)]
+    for _ in range(AFTER + 2):
+        for call, *_ in HOT.values():
+            with suppress(FieldDoesNotExist):
+                worker.do(partial(call, engine, nobody))
+    worker.sql(FINISHED)
+    worker.sql(UNFINISHED)
+    runs = [Run(*found) for found in worker.sql(RUNNING)]
+    for name, (call, _, most) in HOT.items():
+        worker.sql("SAVEPOINT before")
+        (before,) = worker.sql(READ)
+        worker.do(partial(call, engine, runs))
+        (after,) = worker.sql(READ)
+        worker.sql("ROLLBACK TO SAVEPOINT before")
+        assert after[0] == before[0], f"{name} read the whole table"
+        assert after[1] - before[1] <= 2 * most, name
 
 
 @pytest.mark.parametrize("statistics", ["fresh", "of finished jobs only", "none"])

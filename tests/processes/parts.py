@@ -78,7 +78,7 @@ class Tables:
 
     def seat(self, jobs: list[Claimed], first: int = 0) -> None:
         for number, job in enumerate(jobs, first):
-            self.region.take(number, job.id, job.token, int(job.locked_by.split(":")[1]))
+            self.region.take([(number, job.id, job.token)], int(job.locked_by.split(":")[1]))
 
     def worker(self) -> Worker:
         return Worker(self.engine, self.plan, self.child.incarnation, self.map, 0, Doorbell(), os.getppid())
@@ -106,7 +106,7 @@ class Desk:
 
     def put(self, *outcomes: tuple[Claimed, Done | Settlement]) -> None:
         for job, outcome in outcomes:
-            self.region.take(self._seat, job.id, job.token, 1)
+            self.region.take([(self._seat, job.id, job.token)], 1)
             self.writer.put(Ended(self._seat, job, outcome, 0.1))
             self._seat += 1
 

@@ -17,6 +17,7 @@ from django_jobs.workers import claims
 from django_jobs.workers.executor import Assigned
 from django_jobs.workers.runner import Runner
 from django_jobs.workers.seats import SEATS, Phase
+from django_jobs.workers.waking import FIRST_PAUSE, Alert
 from django_jobs.workers.worker import Worker
 from tests.app.jobs import leave_effect, nothing
 from tests.app.models import Effect
@@ -238,6 +239,30 @@ def test_an_idle_worker_only_looks(engine: Engine, monkeypatch: pytest.MonkeyPat
     asked.clear()
     assert claimer.step() > 0
     assert asked[0] == "next_due"  # in SQLite that is a look as well
+
+
+def test_one_that_was_woken_for_a_job_rests_a_moment_after_it_and_does_not_claim_once_more(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimer = Tables(engine).worker()._claimer
+    assert claimer.step() > 0
+    nothing.enqueue()
+    claimer._looked_at = 0.0
+    claimer._look()  # it knows the lane
+    claimer._parked_checked_at = time.monotonic()
+    asked: list[str] = []
+    for name in ("claim", "claim_parked", "look", "next_due"):
+        monkeypatch.setattr(engine, name, _noting(asked, name, getattr(engine, name)))
+    claimer.wake()
+    assert 0 < claimer.step() <= FIRST_PAUSE
+    assert claimer.idle
+    assert asked == ["claim"]
+    # Nobody told of this one: whether there is more is asked at once.
+    nothing.enqueue()
+    claimer._alert = Alert()
+    claimer._idle_until, claimer._looked_idle = 0.0, False
+    assert claimer.step() == 0
+    assert asked == ["claim"] * 2
 
 
 def _noting(asked: list[str], name: str, real: Any) -> Any:

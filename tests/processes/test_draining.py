@@ -72,7 +72,7 @@ class Manned:
 
     def seat(self, place: Place, number: int, late_by: float | None, state: State = State.RUNNING) -> None:
         """Fill a seat with a run that passed its deadline so long ago; None for one without."""
-        place.region.take(number, number + 1, 1, 1)
+        place.region.take([(number, number + 1, 1)], 1)
         place.region.begin(number, float("inf") if late_by is None else time.monotonic() - late_by)
         place.region.mark(number, state)
 

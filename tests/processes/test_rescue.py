@@ -227,7 +227,7 @@ def test_of_many_runs_only_those_that_were_not_claimed_a_moment_ago_cost_a_heart
     jobs = tables.claimed(count)
     tables.seat(jobs)
     interval = tables.plan.settings.heartbeat
-    tables.region.take(0, jobs[0].id, jobs[0].token, 1, time.monotonic() - 0.6 * interval)
+    tables.region.take([(0, jobs[0].id, jobs[0].token)], 1, time.monotonic() - 0.6 * interval)
     extended: list[Run] = []
     real = engine.extend
 

@@ -170,7 +170,7 @@ def taken(region: Region) -> list[tuple[int, State, int, int, int, bool]]:
 
 def test_the_life_of_a_seat(region: Region) -> None:
     assert region.seats() == []
-    region.take(3, job_id=2**62, token=7, claim=2)
+    region.take([(3, 2**62, 7)], claim=2)
     assert taken(region) == [(3, State.CLAIMED, 2**62, 7, 2, False)]
     for state in (State.RUNNING, State.RETURNED):
         region.mark(3, state)
@@ -180,7 +180,7 @@ def test_the_life_of_a_seat(region: Region) -> None:
 
 
 def test_a_record_without_its_state_is_no_seat_and_half_a_record_is_torn(region: Region) -> None:
-    region.take(0, job_id=1, token=1, claim=1)
+    region.take([(0, 1, 1)], claim=1)
     region.mark(0, State.FREE)
     # The next job's id is written, and then the process is killed.
     memory, at = region._memory, region._seats
@@ -191,7 +191,7 @@ def test_a_record_without_its_state_is_no_seat_and_half_a_record_is_torn(region:
 
 
 def test_what_a_crashing_process_scribbled_over_may_have_been_running(region: Region) -> None:
-    region.take(1, job_id=1, token=1, claim=1)
+    region.take([(1, 1, 1)], claim=1)
     region.mark(1, 200)  # type: ignore[arg-type]
     region.set_phase(99)  # type: ignore[arg-type]
     assert taken(region) == [(1, State.RUNNING, 1, 1, 1, True)]
@@ -203,7 +203,7 @@ def test_regions_do_not_touch_and_survive_the_process_that_wrote_them() -> None:
     pid = os.fork()
     if not pid:
         for number in range(SEATS):
-            seats.regions[1].take(number, number + 1, 1, 1)
+            seats.regions[1].take([(number, number + 1, 1)], 1)
         seats.regions[1].count("done", 5)
         seats.regions[1].set_phase(Phase.IDLE)
         seats.regions[1].tick_claims()
@@ -234,7 +234,7 @@ def test_a_run_is_stopped_by_its_own_name_only(region: Region) -> None:
 
 def test_a_seat_names_the_moment_of_its_claim(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: 123.5)
-    region.take(0, 1, 1, 1)
+    region.take([(0, 1, 1)], 1)
     assert region.seats() == [Seat(0, State.CLAIMED, 1, 1, 1, 123.5)]
 
 

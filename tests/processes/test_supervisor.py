@@ -66,7 +66,7 @@ def test_a_process_that_starts_is_given_time(watched: Watched) -> None:
 
 
 def test_a_run_may_hold_the_interpreter_and_both_loops_are_given_time_after_it(watched: Watched) -> None:
-    watched.place.region.take(0, 1, 1, 1)
+    watched.place.region.take([(0, 1, 1)], 1)
     watched.place.region.mark(0, State.RUNNING)
     watched.silent(100, 100)
     assert not watched.look()
@@ -78,14 +78,14 @@ def test_a_run_may_hold_the_interpreter_and_both_loops_are_given_time_after_it(w
 
 
 def test_a_loop_that_is_silent_while_the_other_is_not_hangs_also_beside_a_run(watched: Watched) -> None:
-    watched.place.region.take(0, 1, 1, 1)
+    watched.place.region.take([(0, 1, 1)], 1)
     watched.place.region.mark(0, State.RUNNING)
     watched.silent(100, 0)
     assert watched.look()
 
 
 def test_outcomes_still_to_be_stored_are_given_three_times_as_long(watched: Watched) -> None:
-    watched.place.region.take(0, 1, 1, 1)
+    watched.place.region.take([(0, 1, 1)], 1)
     watched.place.region.mark(0, State.RETURNED)
     watched.silent(17, 17)
     assert not watched.look()

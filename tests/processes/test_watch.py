@@ -261,7 +261,7 @@ def test_a_watcher_does_nothing_while_runs_come_and_go_in_time(engine: Engine, m
 def test_the_supervisor_finds_the_deadline_of_a_run_in_its_seat() -> None:
     region = SeatMap(1).regions[0]
     for number, deadline in enumerate((math.inf, 100.0, 100.0, 100.0)):
-        region.take(number, number + 1, 1, 1)
+        region.take([(number, number + 1, 1)], 1)
         if number < 3:
             region.begin(number, deadline)
     region.mark(2, State.RETURNED)
