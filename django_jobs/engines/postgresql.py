@@ -92,8 +92,9 @@ class PostgreSQLEngine(PostgreSQLAtomic):
         for item in large:
             written.update(self._rows("complete_large", {**item.run._asdict(), "result": item.result}))
         if small:
-            results = _by_run((item.run, item.result) for item in small if item.result is not None)
-            written.update(self._rows("complete", {**_fences([item.run for item in small]), "results": results}))
+            results = [(item.run, item.result) for item in small if item.result is not None]
+            given = {**_fences([item.run for item in small]), "results": _by_run(results) if results else None}
+            written.update(self._rows("complete", given))
         return written
 
     def settle(self, settlements: Sequence[Settlement], max_uncounted: int) -> dict[int, str]:

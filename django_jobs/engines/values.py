@@ -109,7 +109,7 @@ class Claimed(NamedTuple):
 
     @property
     def run(self) -> Run:
-        return Run._make(self[:3])
+        return tuple.__new__(Run, self[:3])  # a third of the time that _make takes
 
     @property
     def expired(self) -> bool:

@@ -15,11 +15,13 @@ from django_jobs.registry import JobType
 from django_jobs.workers.coroutines import run_async
 from django_jobs.workers.deadlines import Watch
 
+# As `json.loads`, without its looks for what the database cannot have: bytes, or space around the text.
+_decode = json.JSONDecoder().raw_decode
 _is_async = lru_cache(maxsize=None)(iscoroutinefunction)
 
 
 def call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) -> Any:
-    content = json.loads(claimed.payload)
+    content, _ = _decode(claimed.payload)
     arguments = [context, *content["args"]] if job_type.takes_context else content["args"]
     pid = os.getpid()
     token = current.set(context)

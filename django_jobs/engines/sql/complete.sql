@@ -17,7 +17,8 @@ WITH held AS MATERIALIZED (
 UPDATE django_jobs_job
    SET status = CASE WHEN cancel_reason IS NULL THEN 'done' ELSE 'cancelled' END,
        finished_at = clock_timestamp(), locked_by = NULL, locked_until = NULL, losses = 0, suspect = false,
-       result = (SELECT %(results)s::jsonb) -> (id || ':' || token),
+       result = CASE WHEN %(results)s::jsonb IS NOT NULL
+                     THEN (SELECT %(results)s::jsonb) -> (id || ':' || token) END,
        idempotency_key = CASE WHEN key_holds = 'window' THEN idempotency_key END
  WHERE id = ANY (ARRAY(SELECT id FROM held)) AND locked_by IS NOT NULL
 RETURNING id, status
