@@ -73,7 +73,10 @@ def _held(results: Results) -> str:
 
 
 def _ratios(ours: list[float], theirs: list[float]) -> list[float]:
-    return [mine / other for mine, other in zip(ours, theirs, strict=False)]
+    """Return the ratios within each round, or that of the medians where one of the two failed in a round."""
+    if len(ours) == len(theirs):
+        return [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    return [statistics.median(ours) / statistics.median(theirs)] if ours and theirs else []
 
 
 def _mark(holds: bool) -> str:

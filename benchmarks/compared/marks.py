@@ -41,10 +41,10 @@ class Marks:
         first = [min((at for at in each if at), default=0.0) for each in zip(*started, strict=True)]
         return [at - before for before, at in zip(sent, first, strict=True) if at]
 
-    def came(self) -> float:
-        """Return how many jobs were sent a second."""
+    def kept_up(self) -> float:
+        """Return how many jobs started a second, from the moment the first was sent."""
         sent = _doubles((self._directory / "sent").read_bytes())
-        return (len(sent) - 1) / (sent[-1] - sent[0])
+        return len(sent) / (self.last_start() - sent[0])
 
     def last_start(self) -> float:
         paths = self._directory.glob("*.starts")

@@ -134,7 +134,7 @@ class PostgreSQLArchive(Archive):
             given: list[Any] = [age, limit]
             cursor.execute(
                 "DELETE FROM django_jobs_archivedjob WHERE (id, archived_at) IN ("
-                "SELECT id, archived_at FROM django_jobs_archivedjob WHERE archived_at < clock_timestamp() - %s LIMIT %s)",
+                "SELECT id, archived_at FROM django_jobs_archivedjob WHERE archived_at < statement_timestamp() - %s LIMIT %s)",
                 given,
             )
             return int(cursor.rowcount)

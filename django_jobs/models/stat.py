@@ -28,12 +28,13 @@ COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "stopped", "lost_l
 
 
 class Stat(models.Model):
-    """What ended within one minute, or, when that is long ago, within one hour.
+    """What worker processes stored as the ends of runs within one minute, or, when that is long ago, within one hour.
 
     While it is new there is a row for each worker process that ran something, which it alone writes, with every few
     batches of outcomes: of a process that was killed the last seconds are missing. `runs` and `waits` say how many runs
     took, and how many jobs waited from when they were due until they were claimed, as long as each of CLASSES says.
-    `repeats` are runs after one that was lost.
+    `repeats` are runs after one that was lost. Not in it is what nobody ran to its end: jobs that were cancelled while they
+    waited, and those that a supervisor or a sweep ended because they were lost too often; the jobs themselves tell.
     """
 
     minute = models.DateTimeField(_("from"))

@@ -29,6 +29,12 @@ LOST_CHECK_SECONDS = 1.0
 LOOK_SECONDS = 0.9
 WOKEN_SECONDS = 0.1
 LOOK_SHARE = 20
+# However long looks take: a claim cannot see what came to be below its place, nor a lane that is new.
+LONGEST_LOOK_PAUSE = 10.0
+# Where nothing else is known, or somebody told of a job, more of the time is spent on looks.
+EAGER_LOOK_SHARE = 2
+# After so many of the seconds between looks one is made whatever the process is told meanwhile.
+OVERDUE = 2
 
 
 class Claimer:
@@ -61,7 +67,8 @@ class Claimer:
         self._looked_idle = False
         self._lanes = Lanes(plan.settings.oldest_share)
         self._looked_at = -math.inf
-        self._look_took = 0.0
+        # What the last two looks took: one that was slow by itself, as on a frozen machine, says nothing of the next.
+        self._looks_took = deque([0.0, 0.0], maxlen=2)
         self._due_in: float | None = None
         self._idle_until = 0.0
         self._parked_waiting = self._parked_turn = False
@@ -103,6 +110,11 @@ class Claimer:
         self._looked_idle &= self._alert.is_contended
         self._woken = True
 
+    def help(self) -> None:
+        """End the rest once, since another process of this supervisor found more than it can take."""
+        self._idle_until = 0.0
+        self._looked_idle = False
+
     def step(self) -> float:
         """Claim if there is room; return the seconds until the next step unless something happens before."""
         self._give_back_unanswered()
@@ -116,7 +128,7 @@ class Claimer:
             return self._idle_until - time.monotonic()
         news = self.news
         # Idle, a look is all that is sent; woken, the job is most likely in a lane that is known.
-        may_look = self._may_look() and not (self._woken and self._lanes)
+        may_look = self._is_look_overdue() if self._woken and self._lanes else self._may_look()
         if (self._looked_idle or may_look) and not self._is_due():
             return self._rest(news)
         self._looked_idle = False
@@ -201,6 +213,7 @@ class Claimer:
             assigned = [Assigned(self._free.popleft(), claimed, self._sent_at) for claimed in result.jobs]
             self._region.take(((seat, claimed[0], claimed[1]) for seat, claimed, _ in assigned), self._number)
             self._recent_types = {claimed.type for claimed in result.jobs}
+            self._pace.weigh([claimed.payload for claimed in result.jobs])
             self.given_at = time.monotonic()
             for item in assigned[:wanted]:
                 self._executor.give(item)
@@ -221,15 +234,32 @@ class Claimer:
         return time.monotonic() >= self._next_look()
 
     def _next_look(self) -> float:
+        eager = EAGER_LOOK_SHARE * min(self._looks_took)
         # A job that somebody told of, and that no claim has met, may be in a lane that is new here.
-        soon = WOKEN_SECONDS if self._woken else min(LOOK_SECONDS, self._plan.settings.poll_interval)
-        return self._looked_at + max(soon, LOOK_SHARE * self._look_took)
+        if self._woken:
+            return self._looked_at + max(WOKEN_SECONDS, eager)
+        return self._looked_at + (self._between_looks() if self._lanes else max(self._soon, eager))
+
+    def _between_looks(self) -> float:
+        took = min(self._looks_took)
+        return max(self._soon, min(LOOK_SHARE * took, max(LONGEST_LOOK_PAUSE, EAGER_LOOK_SHARE * took)))
+
+    @property
+    def _soon(self) -> float:
+        return min(LOOK_SECONDS, self._plan.settings.poll_interval)
+
+    def _is_look_overdue(self) -> bool:
+        """Whether one must be made although claims bring jobs: who is told of one again and again would never look."""
+        return time.monotonic() >= self._looked_at + OVERDUE * self._between_looks()
 
     def _look(self) -> bool:
         """Look without locks; return whether a claim is worth while."""
         self._looked_at = time.monotonic()
-        found = self._engine.look(self._plan.queues, self._plan.types)
-        self._look_took = time.monotonic() - self._looked_at
+        try:
+            found = self._engine.look(self._plan.queues, self._plan.types)
+        finally:
+            # Also of one that was given up: what is known is claimed before the next.
+            self._looks_took.append(time.monotonic() - self._looked_at)
         self._woken = False
         self._lanes.look(found)
         self._parked_waiting, self._parked_checked_at = found.parked, time.monotonic()

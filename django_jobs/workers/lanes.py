@@ -99,7 +99,8 @@ class Lanes:
         """Take note of what a claim brought, of which so many were to be those due longest."""
         if not jobs:
             return
-        self._turn += 1
+        # Not by a claim of the oldest alone: each fourth of one job is, and of four queues one would never have a turn.
+        self._turn += len(jobs) > oldest
         if len(self._tracks) > 1:
             self._owed = max(-1.0, min(self._owed + self._share * len(jobs) - min(oldest, len(jobs)), 1.0))
         # They are in due order lane by lane: the last of each stays.

@@ -30,7 +30,7 @@ _RESTS = 120
 # by the supervisor, and by the template:
 _STOP, _ORPHANED, _DRAIN, _CUT_AT = 128, 136, 144, 152
 # by the supervisor and the other worker processes, of which any may be the last:
-_WOKEN_AT = 160
+_WOKEN_AT, _CALLED_AT = 160, 168
 _SEATS_AT = 192
 
 
@@ -147,6 +147,10 @@ class Region:
         """Ask the process to claim at once; it sees it when its doorbell rings."""
         _DOUBLE.pack_into(self._memory, self._base + _WOKEN_AT, time.monotonic())
 
+    def call(self) -> None:
+        """Ask the process to claim at once, since another one of its supervisor found more than it can take."""
+        _DOUBLE.pack_into(self._memory, self._base + _CALLED_AT, time.monotonic())
+
     # Anybody reads.
 
     @property
@@ -156,6 +160,10 @@ class Region:
     @property
     def woken_at(self) -> float:
         return float(_DOUBLE.unpack_from(self._memory, self._base + _WOKEN_AT)[0])
+
+    @property
+    def called_at(self) -> float:
+        return float(_DOUBLE.unpack_from(self._memory, self._base + _CALLED_AT)[0])
 
     @property
     def stop_asked(self) -> bool:
@@ -196,6 +204,8 @@ class Region:
         """Return the seats that are taken. One that its process is just writing may show half of it, as torn."""
         first = self._seats + _STATE
         states = self._memory[first : first + SEATS * _RECORD_SIZE : _RECORD_SIZE]
+        if not any(states):
+            return []
         return [self._seat(index, state) for index, state in enumerate(states) if state != State.FREE]
 
     def _seat(self, index: int, state: int) -> Seat:

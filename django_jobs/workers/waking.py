@@ -93,22 +93,33 @@ class Waker:
 
     def wake(self) -> None:
         """Wake one that waits for jobs. Where none does, each is to claim once more before it waits."""
-        if not self.wake_one():
+        index = self._next()
+        if index is None:
             for region in self._regions:
                 region.wake()
+        else:
+            self._regions[index].wake()
+            self._doorbells[index].ring()
 
-    def wake_one(self) -> bool:
-        """Wake a process that waits for jobs, in turns: one that runs nothing if there is any; return whether there was."""
+    def call(self) -> bool:
+        """Have one that waits for jobs claim what is too much for this process; return whether there was any."""
+        index = self._next()
+        if index is None:
+            return False
+        self._regions[index].call()
+        self._doorbells[index].ring()
+        return True
+
+    def _next(self) -> int | None:
+        """Return a process that waits for jobs, in turns: one that runs nothing if there is any."""
         number = len(self._regions)
         order = [(self._last + step) % number for step in range(1, number + 1)]
         resting = [index for index in order if index != self._own and self._is_resting(index)]
         if not resting:
-            return False
+            return None
         idle = (index for index in resting if self._regions[index].phase is Phase.IDLE)
         self._last = next(idle, resting[0])
-        self._regions[self._last].wake()
-        self._doorbells[self._last].ring()
-        return True
+        return self._last
 
     def _is_resting(self, index: int) -> bool:
         region = self._regions[index]

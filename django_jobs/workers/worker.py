@@ -63,7 +63,7 @@ class Worker:
         self._doorbell = doorbell
         self._parent = parent
         self._waker = waker or Waker([], [])
-        self._woken_at = region.woken_at
+        self._woken_at, self._called_at = region.woken_at, region.called_at
         settings = plan.settings
         self._statement_timeout = statement_timeout(settings.lease)
         self._probe_timeout = connect_timeout(settings.lease)
@@ -155,12 +155,16 @@ class Worker:
         if self._woken_at != (woken_at := self._region.woken_at):
             self._woken_at = woken_at
             self._claimer.wake()
+        if self._called_at != (called_at := self._region.called_at):
+            self._called_at = called_at
+            self._claimer.help()
         pause = self._claimer.step()
         if self._claimer.came_full:
-            self._waker.wake_one()
+            self._waker.call()
         self._region.set_rests(self._claimer.idle)
         # Woken meanwhile, before it was seen to rest: what it was woken for may have come too late for this step.
-        return 0.0 if self._region.woken_at != self._woken_at else pause
+        told = (self._region.woken_at, self._region.called_at)
+        return 0.0 if told != (self._woken_at, self._called_at) else pause
 
     def _prepare(self) -> None:
         with self._guarded():

@@ -184,12 +184,23 @@ def test_no_hot_statement_reads_the_table_or_the_backlog(engine: Engine, worker:
 READ = "SELECT seq_scan, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'django_jobs_job'"
 
 
-def test_a_plan_kept_since_the_table_was_empty_reads_no_more_when_it_has_grown(engine: Engine, worker: Session) -> None:
+@pytest.mark.parametrize(
+    "small", ["", "('running', NULL, 3000, 3000), ('done', NULL, 50, 50)", "('ready', NULL, 3000, 3000)"]
+)
+def test_a_plan_kept_since_the_table_was_small_reads_no_more_when_it_has_grown(
+    engine: Engine, worker: Session, small: str
+) -> None:
+    if small:
+        worker.sql(FILL.format(small))
+        worker.sql("ANALYZE django_jobs_job")
     nobody = [Run(job_id, 1, "w1:1") for job_id in range(1, 101)]
     for _ in range(AFTER + 2):
         for call, *_ in HOT.values():
+            worker.sql("SAVEPOINT before")
             with suppress(FieldDoesNotExist):
                 worker.do(partial(call, engine, nobody))
+            worker.sql("ROLLBACK TO SAVEPOINT before")
+    worker.sql("DELETE FROM django_jobs_job")
     worker.sql(FINISHED)
     worker.sql(UNFINISHED)
     runs = [Run(*found) for found in worker.sql(RUNNING)]

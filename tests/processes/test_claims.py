@@ -265,6 +265,70 @@ def test_one_that_was_woken_for_a_job_rests_a_moment_after_it_and_does_not_claim
     assert asked == ["claim"] * 2
 
 
+def test_who_is_told_of_jobs_again_and_again_still_looks_for_what_no_claim_can_see(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimer = Tables(engine).worker()._claimer
+    nothing.enqueue_many(nothing.call(number) for number in range(8))
+    claimer._look()
+    asked: list[str] = []
+    monkeypatch.setattr(engine, "look", _noting(asked, "look", engine.look))
+    claimer.wake()
+    claimer.step()
+    assert asked == []  # it most likely is in a lane that is known
+    nothing.using(queue="new", priority=50).enqueue()
+    for _ in range(3):
+        claimer._executor.take_back()
+        claimer._looked_at = time.monotonic() - 1.9
+        claimer.wake()
+        claimer.step()
+    assert asked != []
+    assert ("new", 50) in claimer._lanes._tracks
+
+
+@pytest.mark.parametrize(("took", "told", "seconds"), [(1.0, False, 10.0), (1.0, True, 2.0), (0.01, False, 0.9)])
+def test_slow_looks_are_made_seldom_and_never_so_seldom_that_a_job_waits_for_long(
+    engine: Engine, took: float, told: bool, seconds: float
+) -> None:
+    claimer = Tables(engine, poll_interval=1.0).worker()._claimer
+    nothing.enqueue()
+    claimer._look()
+    claimer._looks_took.append(took)
+    assert claimer._next_look() - claimer._looked_at <= 0.9, "one slow look says nothing of the next"
+    claimer._looks_took.append(took)
+    claimer._woken = told
+    assert claimer._next_look() - claimer._looked_at == pytest.approx(seconds)
+
+
+@on_postgresql  # in SQLite each claim is a look
+def test_what_is_known_is_claimed_although_looks_get_no_answer_in_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimer = Tables(engine).worker()._claimer
+    made = nothing.enqueue()
+    claimer._look()
+    monkeypatch.setattr(engine, "look", lambda *given: (_ for _ in ()).throw(OperationalError("too slow")))
+    claimer._looked_at = 0.0
+    claimer._looked_idle = True
+    with pytest.raises(OperationalError):
+        claimer.step()
+    for _ in range(2):
+        claimer.step()
+    assert made.refresh().status == "running"
+
+
+def test_who_helped_another_process_in_vain_does_not_hesitate_when_it_is_told_of_a_job(engine: Engine) -> None:
+    claimer = Tables(engine).worker()._claimer
+    for _ in range(5):
+        claimer.step()
+        claimer.help()
+        assert not claimer.idle
+        claimer.step()
+    claimer.wake()
+    assert not claimer._alert.is_contended
+    assert not claimer.idle
+
+
 def _noting(asked: list[str], name: str, real: Any) -> Any:
     def call(*given: Any) -> Any:
         asked.append(name)

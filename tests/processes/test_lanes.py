@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from django_jobs.engines.values import Claimed, Lane, Look
@@ -97,6 +99,20 @@ def test_queues_are_first_in_turn_and_within_each_the_higher_lanes_come_first() 
     assert orders == [names, [*names[2:], *names[:2]], [names[3], *names[:3]], names]
     lanes.claimed([], 0)  # what brings nothing is nobody's turn
     assert [lane[:2] for lane in lanes.in_turn()] == [*names[2:], *names[:2]]
+
+
+@pytest.mark.parametrize("queues", [2, 3, 4, 8])
+def test_each_queue_has_turns_also_where_single_jobs_are_claimed_of_which_every_fourth_is_the_oldest(
+    queues: int,
+) -> None:
+    lanes, first, turns = Lanes(0.25), Lane("q0", 0, 100.0, 1), Counter[str]()
+    lanes.look(looked(first, *(Lane(f"q{number}", 0, 200.0, number + 1) for number in range(1, queues))))
+    for number in range(40 * queues):
+        oldest = lanes.oldest_of(1)
+        queue = first.queue if oldest else lanes.in_turn()[0].queue
+        turns[queue] += not oldest
+        lanes.claimed([claimed(300.0, 100 + number, queue)], oldest)
+    assert set(turns.values()) == {30}
 
 
 def two() -> Lanes:
