@@ -81,9 +81,9 @@ def ready(found: Engine, queue: str | None) -> None:
 
 
 def ready_if_due(found: Engine, jobs: Iterable[NewJob]) -> None:
-    """Do so for each queue in which one of these jobs is due now. One with a `run_at` is taken to be due later."""
+    """Do so for each queue in which one of these jobs is due now."""
     terms = {id(job.terms): job.terms for job in jobs}.values()
-    for queue in {one.queue for one in terms if one.run_at is None and one.delay <= 0}:
+    for queue in {one.queue for one in terms if one.is_due}:
         ready(found, queue)
 
 

@@ -6,13 +6,18 @@ between, by sessions that send them again and again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
+from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_jobs.engines import postgresql_direct as direct
 from django_jobs.engines.postgresql_session import is_pooled
+from django_jobs.engines.sql import statement
+from django_jobs.engines.values import NewJob
 
 IDLE = psycopg.pq.TransactionStatus.IDLE
 
@@ -28,15 +33,49 @@ class _Preparing(psycopg.Cursor[Any]):
         before, connection.prepare_threshold = connection.prepare_threshold, AFTER
         try:
             return super().execute(query, params, **{**options, "prepare": True})
-        except psycopg.errors.InvalidSqlStatementName:
-            # Somebody had the session forget it, as DISCARD ALL does. Nothing was done, so it can be asked again, unless a
-            # transaction is over by that.
-            _asked[connection] = None
-            if connection.info.transaction_status != IDLE:
-                raise
+        except psycopg.errors.InvalidSqlStatementName as error:
+            _forgotten(connection, error)
         finally:
             connection.prepare_threshold = before
         return super().execute(query, params, **options)
+
+
+def _forgotten(raw: Any, error: Exception) -> None:
+    """Somebody had the session forget a statement, as DISCARD ALL does. Nothing was done, so it can be asked again, unless a
+    transaction is over by that."""
+    _asked[raw] = None
+    if raw.info.transaction_status != IDLE:
+        raise error
+
+
+def rows(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any]) -> list[Any]:
+    """Execute a statement, prepared where that can be done and pays, and return its rows."""
+    with cursor(connection) as found:
+        found.execute(statement(name), parameters)
+        return list(found.fetchall())
+
+
+def row_of(connection: BaseDatabaseWrapper, name: str, new: NewJob, **others: str) -> Sequence[Any]:
+    """Execute a statement that stores one job, of which the cursors would take most of the time; return its row, whose
+    values may come as texts."""
+    connection.ensure_connection()
+    raw: Any = connection.connection
+    if _asked.get(raw, 0) == AFTER + 1 and direct.is_open(connection):
+        try:
+            found = direct.prepared(connection, name, {**new.texts, **_encoded(others)} if others else new.texts)
+        except DatabaseError as error:
+            if not isinstance(error.__cause__, psycopg.errors.InvalidSqlStatementName):
+                raise
+            _forgotten(raw, error)
+            found = None
+        if found is not None:
+            return found[0]
+    (row,) = rows(connection, name, new.parameters() | others)
+    return row
+
+
+def _encoded(others: dict[str, str]) -> dict[str, bytes]:
+    return {name: value.encode() for name, value in others.items()}
 
 
 def cursor(connection: BaseDatabaseWrapper) -> Any:

@@ -12,9 +12,8 @@ from django.db import OperationalError, transaction
 from django_jobs import payload
 from django_jobs.conf import conf
 from django_jobs.engines import postgresql_prepared as prepared
-from django_jobs.engines.base import HOLDER_FIELDS, Engine, milliseconds
+from django_jobs.engines.base import HOLDER_FIELDS, Engine, WorkingConnection, milliseconds
 from django_jobs.engines.made import made
-from django_jobs.engines.sql import statement
 from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
@@ -22,15 +21,17 @@ from django_jobs.models import Job
 
 class PostgreSQLStoring(Engine):
     def insert(self, new: NewJob) -> Job:
-        with self.on_working_connection():
-            (row,) = self._rows("insert", new.parameters())
-        return made(self.connection, new, row)
+        connection = self.connection
+        with WorkingConnection(connection):
+            row = prepared.row_of(connection, "insert", new)
+        return made(connection, new, _numbers(row))
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
-        parameters = {**new.parameters(), "lock_timeout": str(milliseconds(conf().enqueue_timeout))}
-        with self.on_working_connection(), self._bounded(key), self._savepoint():
-            ((*row, _),) = self._rows("insert_keyed", parameters)
-        return None if row[0] is None else made(self.connection, new, row)
+        connection = self.connection
+        timeout = str(milliseconds(conf().enqueue_timeout))
+        with WorkingConnection(connection), self._bounded(key), self._savepoint():
+            *row, _ = prepared.row_of(connection, "insert_keyed", new, lock_timeout=timeout)
+        return None if row[0] is None else made(connection, new, _numbers(row))
 
     def _savepoint(self) -> AbstractContextManager[None]:
         """Keep the caller's transaction usable when a wait is given up; without one the statement is its own."""
@@ -117,9 +118,11 @@ class PostgreSQLStoring(Engine):
             raise
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
-        with prepared.cursor(self.connection) as cursor:
-            cursor.execute(statement(name), parameters)
-            return list(cursor.fetchall())
+        return prepared.rows(self.connection, name, parameters)
+
+
+def _numbers(row: Sequence[Any]) -> list[int | None]:
+    return [None if value is None else int(value) for value in row]
 
 
 def _as_json(terms: Terms) -> dict[str, Any]:
