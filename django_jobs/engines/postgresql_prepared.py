@@ -50,46 +50,51 @@ def _forgotten(raw: Any, error: Exception) -> None:
 
 def rows(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any]) -> list[Any]:
     """Execute a statement, prepared where that can be done and pays, and return its rows."""
-    with cursor(connection) as found:
-        found.execute(statement(name), parameters)
-        return list(found.fetchall())
+    return _rows(connection, name, parameters, _keeps(connection))
 
 
 def row_of(connection: BaseDatabaseWrapper, name: str, new: NewJob, **others: str) -> Sequence[Any]:
     """Execute a statement that stores one job, of which the cursors would take most of the time; return its row, whose
     values may come as texts."""
-    connection.ensure_connection()
-    raw: Any = connection.connection
-    if _asked.get(raw, 0) == AFTER + 1 and direct.is_open(connection):
+    keeps = _keeps(connection)
+    if keeps and direct.is_open(connection):
         try:
             found = direct.prepared(connection, name, {**new.texts, **_encoded(others)} if others else new.texts)
         except DatabaseError as error:
             if not isinstance(error.__cause__, psycopg.errors.InvalidSqlStatementName):
                 raise
-            _forgotten(raw, error)
-            found = None
+            _forgotten(connection.connection, error)
+            found, keeps = None, False
         if found is not None:
             return found[0]
-    (row,) = rows(connection, name, new.parameters() | others)
-    return row
+    (row,) = _rows(connection, name, new.parameters() | others, keeps)
+    return row  # type: ignore[no-any-return]
 
 
 def _encoded(others: dict[str, str]) -> dict[str, bytes]:
     return {name: value.encode() for name, value in others.items()}
 
 
-def cursor(connection: BaseDatabaseWrapper) -> Any:
-    """Return Django's cursor, whose statements are prepared where that can be done and pays."""
-    connection.ensure_connection()
+def _rows(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any], keeps: bool) -> list[Any]:
+    with _cursor(connection) if keeps else connection.cursor() as cursor:
+        cursor.execute(statement(name), parameters)
+        return list(cursor.fetchall())
+
+
+def _cursor(connection: BaseDatabaseWrapper) -> Any:
+    """Return Django's cursor, whose statements are prepared."""
     raw: Any = connection.connection
-    # What is logged is to be seen with its values, which are not in a prepared statement.
-    if connection.queries_logged or not _prepares(connection, raw):
-        return connection.cursor()
     before, raw.cursor_factory = raw.cursor_factory, _Preparing
     try:
         return connection.cursor()
     finally:
         raw.cursor_factory = before
+
+
+def _keeps(connection: BaseDatabaseWrapper) -> bool:
+    connection.ensure_connection()
+    # What is logged is to be seen with its values, which are not in a prepared statement.
+    return not connection.queries_logged and _prepares(connection, connection.connection)
 
 
 def _prepares(connection: BaseDatabaseWrapper, raw: Any) -> bool:
