@@ -23,18 +23,32 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def made(connection: BaseDatabaseWrapper, new: NewJob, returned: Sequence[Any]) -> Job:
-    """Return the job as its row has it, from the id and three times in microseconds. Every job has lists and dicts of its
-    own."""
-    row = _DEFAULTS | new.terms.columns
-    row["idempotency_key"] = new.idempotency_key
-    row["id"], run_at, expires_at, created_at = returned
-    row["created_at"] = _moment(connection, created_at)
-    row["run_at"] = row["created_at"] if run_at == created_at else _moment(connection, run_at)
-    row["expires_at"] = None if expires_at is None else _moment(connection, expires_at)
-    meta = new.terms.meta
-    row["payload"], row["meta"], row["history"] = json.loads(new.payload), json.loads(meta) if meta != "{}" else {}, []
-    return _instance(connection.alias, row)
+class Draft:
+    """A job that is being stored. What is known before is made while the database works, as far as no code but ours has a
+    part in it; every job has lists and dicts of its own."""
+
+    def __init__(self, new: NewJob) -> None:
+        self._new = new
+        self._row: dict[str, Any] | None = None
+
+    def prepare(self) -> None:
+        new = self._new
+        self._row = row = _DEFAULTS | new.terms.columns
+        meta = new.terms.meta
+        row["idempotency_key"] = new.idempotency_key
+        row["payload"], row["meta"], row["history"] = json.loads(new.payload), json.loads(meta) if meta != "{}" else {}, []
+
+    def made(self, connection: BaseDatabaseWrapper, returned: Sequence[Any]) -> Job:
+        """Return the job as its row has it, from the id and three times in microseconds."""
+        if self._row is None:
+            self.prepare()
+        assert (row := self._row) is not None
+        job_id, run_at, expires_at, created_at = returned
+        row["id"] = int(job_id)
+        row["created_at"] = _moment(connection, created_at)
+        row["run_at"] = row["created_at"] if run_at == created_at else _moment(connection, run_at)
+        row["expires_at"] = None if expires_at is None else _moment(connection, expires_at)
+        return _instance(connection.alias, row)
 
 
 def _instance(alias: str, row: dict[str, Any]) -> Job:
@@ -43,15 +57,15 @@ def _instance(alias: str, row: dict[str, Any]) -> Job:
     if pre_init.has_listeners(Job) or post_init.has_listeners(Job):
         return Job.from_db(alias, _FIELDS, [row[name] for name in _FIELDS])
     job = Job.__new__(Job)
-    job._state = ModelState()
-    job._state.adding, job._state.db = False, alias
+    job._state = state = ModelState()
+    state.adding, state.db = False, alias
     job.__dict__.update(row)
     return job
 
 
-def _moment(connection: BaseDatabaseWrapper, microseconds: int) -> datetime:
+def _moment(connection: BaseDatabaseWrapper, microseconds: Any) -> datetime:
     """Return a time as Django reads it from this connection: naive where the project has no time zones."""
-    found = EPOCH + timedelta(microseconds=microseconds)
+    found = EPOCH + timedelta(microseconds=int(microseconds))
     zone = connection.timezone
     if zone is None:
         return found.astimezone(ZoneInfo(connection.timezone_name)).replace(tzinfo=None)

@@ -77,7 +77,9 @@ def _are_as_made(*functions: Any) -> bool:
     return all(file.startswith((_DJANGO, _PSYCOPG)) for file in files)
 
 
-def prepared(connection: BaseDatabaseWrapper, name: str, texts: Texts) -> Rows | None:
+def prepared(
+    connection: BaseDatabaseWrapper, name: str, texts: Texts, meanwhile: Callable[[], object]
+) -> Rows | None:
     """Execute a statement that the session keeps, or keeps from now on; None, and nothing was done, if it cannot be kept."""
     connection.validate_thread_sharing()
     raw: Any = connection.connection
@@ -87,7 +89,12 @@ def prepared(connection: BaseDatabaseWrapper, name: str, texts: Texts) -> Rows |
         if known is None:
             return None
         raw.pgconn.send_query_prepared(known, [texts[name] for name in names])
-        return _answer(raw)
+        try:
+            raw.pgconn.flush()
+            meanwhile()
+        finally:
+            rows = _answer(raw)
+        return rows
 
 
 def _known(raw: Any, sql: bytes) -> bytes | None:

@@ -6,7 +6,7 @@ between, by sessions that send them again and again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_jobs.engines import postgresql_direct as direct
 from django_jobs.engines.postgresql_session import is_pooled
 from django_jobs.engines.sql import statement
-from django_jobs.engines.values import NewJob
 
 IDLE = psycopg.pq.TransactionStatus.IDLE
 
@@ -53,13 +52,21 @@ def rows(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any])
     return _rows(connection, name, parameters, _keeps(connection))
 
 
-def row_of(connection: BaseDatabaseWrapper, name: str, new: NewJob, **others: str) -> Sequence[Any]:
-    """Execute a statement that stores one job, of which the cursors would take most of the time; return its row, whose
-    values may come as texts."""
+def row_of(
+    connection: BaseDatabaseWrapper,
+    name: str,
+    parameters: Callable[[], dict[str, Any]],
+    texts: direct.Texts,
+    meanwhile: Callable[[], object],
+) -> Sequence[Any]:
+    """Execute a small statement, of which the cursors would take most of the time, and return its only row.
+
+    Its values may come as texts, as the parameters are given, too. `meanwhile` is done while it is under way, or not at all.
+    """
     keeps = _keeps(connection)
     if keeps and direct.is_open(connection):
         try:
-            found = direct.prepared(connection, name, {**new.texts, **_encoded(others)} if others else new.texts)
+            found = direct.prepared(connection, name, texts, meanwhile)
         except DatabaseError as error:
             if not isinstance(error.__cause__, psycopg.errors.InvalidSqlStatementName):
                 raise
@@ -67,12 +74,8 @@ def row_of(connection: BaseDatabaseWrapper, name: str, new: NewJob, **others: st
             found, keeps = None, False
         if found is not None:
             return found[0]
-    (row,) = _rows(connection, name, new.parameters() | others, keeps)
+    (row,) = _rows(connection, name, parameters(), keeps)
     return row  # type: ignore[no-any-return]
-
-
-def _encoded(others: dict[str, str]) -> dict[str, bytes]:
-    return {name: value.encode() for name, value in others.items()}
 
 
 def _rows(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any], keeps: bool) -> list[Any]:

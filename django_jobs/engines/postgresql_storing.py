@@ -13,7 +13,7 @@ from django_jobs import payload
 from django_jobs.conf import conf
 from django_jobs.engines import postgresql_prepared as prepared
 from django_jobs.engines.base import HOLDER_FIELDS, Engine, WorkingConnection, milliseconds
-from django_jobs.engines.made import made
+from django_jobs.engines.made import Draft
 from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
@@ -21,17 +21,23 @@ from django_jobs.models import Job
 
 class PostgreSQLStoring(Engine):
     def insert(self, new: NewJob) -> Job:
-        connection = self.connection
+        connection, draft = self.connection, Draft(new)
         with WorkingConnection(connection):
-            row = prepared.row_of(connection, "insert", new)
-        return made(connection, new, _numbers(row))
+            row = prepared.row_of(connection, "insert", new.parameters, new.texts, draft.prepare)
+        return draft.made(connection, row)
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
-        connection = self.connection
+        connection, draft = self.connection, Draft(new)
         timeout = str(milliseconds(conf().enqueue_timeout))
         with WorkingConnection(connection), self._bounded(key), self._savepoint():
-            *row, _ = prepared.row_of(connection, "insert_keyed", new, lock_timeout=timeout)
-        return None if row[0] is None else made(connection, new, _numbers(row))
+            *row, _ = prepared.row_of(
+                connection,
+                "insert_keyed",
+                lambda: {**new.parameters(), "lock_timeout": timeout},
+                {**new.texts, "lock_timeout": timeout.encode()},
+                draft.prepare,
+            )
+        return None if row[0] is None else draft.made(connection, row)
 
     def _savepoint(self) -> AbstractContextManager[None]:
         """Keep the caller's transaction usable when a wait is given up; without one the statement is its own."""
@@ -119,10 +125,6 @@ class PostgreSQLStoring(Engine):
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
         return prepared.rows(self.connection, name, parameters)
-
-
-def _numbers(row: Sequence[Any]) -> list[int | None]:
-    return [None if value is None else int(value) for value in row]
 
 
 def _as_json(terms: Terms) -> dict[str, Any]:
