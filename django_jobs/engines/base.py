@@ -110,6 +110,14 @@ class Engine(ABC):
         Raise EnqueueTimeout when the holder of a key does not end in time. Call it in a transaction.
         """
 
+    def inserting(self, new: Sequence[NewJob]) -> Callable[[], list[int | None]]:
+        """Begin to insert jobs without keys as `insert_many` does; return what waits for their ids.
+
+        Until then nothing else can be done with the connection. Call it in a transaction.
+        """
+        made = self.insert_many(new)
+        return lambda: made
+
     @abstractmethod
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
         """Insert unless the key is taken, then None. Raise EnqueueTimeout when its holder does not end in time."""

@@ -22,6 +22,7 @@ from psycopg.generators import execute
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
 from django_jobs.engines.sql import numbered
+from django_jobs.engines.values import as_text
 
 Rows = list[tuple[bytes | None, ...]]
 # Values by the names of parameters, as the server reads them whatever it wants there. A NUL is in none of them.
@@ -115,12 +116,12 @@ def _known(raw: Any, sql: bytes) -> bytes | None:
     return name
 
 
-def begin(connection: BaseDatabaseWrapper, name: str, texts: Texts) -> Callable[[], Rows]:
+def begin(connection: BaseDatabaseWrapper, name: str, parameters: Mapping[str, Any]) -> Callable[[], Rows]:
     """Send a statement; return what waits for its rows. Nothing else can be done with the connection until then."""
     connection.validate_thread_sharing()
     raw: Any = connection.connection
     sql, names = numbered(name)
-    values = [texts[name] for name in names]
+    values = [as_text(parameters[name]) for name in names]
 
     def wait() -> Rows:
         try:

@@ -78,6 +78,17 @@ def row_of(
     return row  # type: ignore[no-any-return]
 
 
+def begin(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any]) -> Callable[[], Sequence[Any]]:
+    """Send a large statement; return what waits for its rows, whose values may come as texts.
+
+    Nothing else can be done with the connection until then. Where that is not possible it is executed at once.
+    """
+    if direct.is_open(connection):
+        return direct.begin(connection, name, parameters)
+    found = rows(connection, name, parameters)
+    return lambda: found
+
+
 def _rows(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any], keeps: bool) -> list[Any]:
     with _cursor(connection) if keeps else connection.cursor() as cursor:
         cursor.execute(statement(name), parameters)

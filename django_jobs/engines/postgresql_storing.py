@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -45,21 +45,22 @@ class PostgreSQLStoring(Engine):
         return nullcontext() if alone else transaction.atomic(using=self.alias)
 
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
-        payloads = "\n".join([item.payload for item in new])
         keys = [item.idempotency_key for item in new]
-        terms, which = _told_apart(new)
-        if len(terms) == 1 and not any(keys):
-            return sorted(row[0] for row in self._rows("insert_alike", {**new[0].parameters(), "payloads": payloads}))
-        parameters = {
-            "terms": payload.dump([_as_json(item) for item in terms]),
-            "which": ",".join(map(str, which)),
-            "payloads": payloads,
-            "keys": payload.dump(keys),
-        }
         if not any(keys):
-            return [row[0] for row in self._rows("insert_many", parameters)]
+            return self.inserting(new)()
+        parameters = _of_many(*_told_apart(new), new, keys)
         with self._bounded(None), self._lock_timeout():
             return [row[0] for row in self._rows("insert_many", parameters)]
+
+    def inserting(self, new: Sequence[NewJob]) -> Callable[[], list[int | None]]:
+        terms, which = _told_apart(new)
+        if len(terms) > 1:
+            wait = prepared.begin(self.connection, "insert_many", _of_many(terms, which, new, []))
+            return lambda: [int(row[0]) for row in wait()]
+        wait = prepared.begin(
+            self.connection, "insert_alike", {**terms[0].parameters(), "payloads": _in_lines(new)}
+        )
+        return lambda: [*sorted(int(row[0]) for row in wait())]
 
     def holder(self, key: str) -> Job | None:
         return self._holders([key], "*").get(key)
@@ -125,6 +126,21 @@ class PostgreSQLStoring(Engine):
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
         return prepared.rows(self.connection, name, parameters)
+
+
+def _of_many(
+    terms: Sequence[Terms], which: Sequence[int], new: Sequence[NewJob], keys: Sequence[str | None]
+) -> dict[str, str]:
+    return {
+        "terms": payload.dump([_as_json(item) for item in terms]),
+        "which": ",".join(map(str, which)),
+        "payloads": _in_lines(new),
+        "keys": payload.dump(keys),
+    }
+
+
+def _in_lines(new: Sequence[NewJob]) -> str:
+    return "\n".join([item.payload for item in new])
 
 
 def _as_json(terms: Terms) -> dict[str, Any]:

@@ -11,6 +11,11 @@ from typing import Any, Literal, NamedTuple
 from django_jobs.engines.causes import DATABASE_AWAY, OUTCOME_LOST
 
 
+def as_text(value: str | float | datetime | None) -> bytes | None:
+    """Return what a server reads as this value, whatever type it wants there."""
+    return None if value is None else str(value).encode()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """What a new job has besides its arguments and its key: many jobs mostly have the same.
@@ -48,8 +53,7 @@ class Terms:
 
     @cached_property
     def texts(self) -> dict[str, bytes | None]:
-        """What a server reads as these values, whatever type it wants there."""
-        return {name: None if value is None else str(value).encode() for name, value in self.parameters().items()}
+        return {name: as_text(value) for name, value in self.parameters().items()}
 
 
 class NewJob(NamedTuple):
@@ -64,8 +68,7 @@ class NewJob(NamedTuple):
 
     @property
     def texts(self) -> dict[str, bytes | None]:
-        key = self.idempotency_key
-        return {**self.terms.texts, "payload": self.payload.encode(), "idempotency_key": key and key.encode()}
+        return {**self.terms.texts, "payload": self.payload.encode(), "idempotency_key": as_text(self.idempotency_key)}
 
 
 class Lane(NamedTuple):
