@@ -93,7 +93,7 @@ class Engine(ABC):
         The server's list of sessions shows the role, where it is another than the process's.
         """
 
-    def on_working_connection(self) -> AbstractContextManager[None]:
+    def on_working_connection(self) -> WorkingConnection:
         return WorkingConnection(self.connection)
 
     @abstractmethod

@@ -18,7 +18,7 @@ import psycopg
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql import base as postgresql
 from django.db.backends.utils import CursorWrapper
-from psycopg.generators import execute
+from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
 from django_jobs.engines.sql import numbered
@@ -37,7 +37,6 @@ _numbers = count()
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
     """Tell whether a statement may be sent now from here: it begins no transaction, and nobody is there to see it."""
-    connection.ensure_connection()
     raw: Any = connection.connection
     if connection.execute_wrappers or connection.queries_logged or connection.needs_rollback:
         return False
@@ -91,7 +90,6 @@ def prepared(
             return None
         raw.pgconn.send_query_prepared(known, [texts[name] for name in names])
         try:
-            raw.pgconn.flush()
             meanwhile()
         finally:
             rows = _answer(raw)
@@ -142,7 +140,9 @@ def begin(connection: BaseDatabaseWrapper, name: str, parameters: Mapping[str, A
 
 
 def _answer(raw: Any) -> Rows:
-    (result,) = raw.wait(execute(raw.pgconn))
+    # Mostly all is sent by now; to be told so first would take another look at the socket.
+    unsent = raw.pgconn.flush()
+    (result,) = raw.wait((execute if unsent else fetch_many)(raw.pgconn))
     if result.status == ExecStatus.TUPLES_OK:
         columns, value = range(result.nfields), result.get_value
         return [tuple([value(row, column) for column in columns]) for row in range(result.ntuples)]

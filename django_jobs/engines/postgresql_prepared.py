@@ -83,6 +83,7 @@ def begin(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any]
 
     Nothing else can be done with the connection until then. Where that is not possible it is executed at once.
     """
+    connection.ensure_connection()
     if direct.is_open(connection):
         return direct.begin(connection, name, parameters)
     found = rows(connection, name, parameters)

@@ -21,13 +21,13 @@ from django_jobs.models import Job
 
 class PostgreSQLStoring(Engine):
     def insert(self, new: NewJob) -> Job:
-        connection, draft = self.connection, Draft(new)
+        connection, draft = self.connection, Draft(self.alias, new)
         with WorkingConnection(connection):
             row = prepared.row_of(connection, "insert", new.parameters, new.texts, draft.prepare)
         return draft.made(connection, row)
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
-        connection, draft = self.connection, Draft(new)
+        connection, draft = self.connection, Draft(self.alias, new)
         timeout = str(milliseconds(conf().enqueue_timeout))
         with WorkingConnection(connection), self._bounded(key), self._savepoint():
             *row, _ = prepared.row_of(

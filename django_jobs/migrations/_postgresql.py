@@ -33,12 +33,12 @@ ARCHIVE = "django_jobs_archivedjob"
 # anew for each statement, and the whole text of these six took 38 of the 125 us that an INSERT of one job takes of the server.
 # A function is compiled once in a session: 12 us, of which the conditions are 4.
 COLUMNS = {
-    "status": "text",
-    "locked_by": "text",
+    "status": "varchar",
+    "locked_by": "varchar",
     "locked_until": "timestamptz",
     "finished_at": "timestamptz",
-    "key_holds": "text",
-    "parked": "text",
+    "key_holds": "varchar",
+    "parked": "varchar",
     "priority": "smallint",
     "attempts": "integer",
     "max_attempts": "integer",
