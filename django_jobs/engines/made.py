@@ -31,7 +31,7 @@ class Draft:
         self._alias, self._new = alias, new
         self._job: Job | None = None
 
-    def prepare(self) -> None:
+    def prepare(self) -> Job:
         """Make the job as an unpickled one is made: at a tenth of the time, and without signals."""
         new = self._new
         self._job = job = Job.__new__(Job)
@@ -42,13 +42,13 @@ class Draft:
         row.update(new.terms.columns)
         row["idempotency_key"] = new.idempotency_key
         meta = new.terms.meta
-        row["payload"], row["meta"], row["history"] = json.loads(new.payload), json.loads(meta) if meta != "{}" else {}, []
+        row["payload"], row["history"] = json.loads(new.payload), []
+        row["meta"] = json.loads(meta) if meta != "{}" else {}
+        return job
 
     def made(self, connection: BaseDatabaseWrapper, returned: Sequence[Any]) -> Job:
         """Return the job as its row has it, from the id and three times in microseconds."""
-        if self._job is None:
-            self.prepare()
-        assert (job := self._job) is not None
+        job = self._job or self.prepare()
         row = job.__dict__
         job_id, run_at, expires_at, created_at = returned
         row["id"] = int(job_id)

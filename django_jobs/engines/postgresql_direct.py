@@ -31,11 +31,11 @@ Texts = Mapping[str, bytes | None]
 IDLE, INTRANS = TransactionStatus.IDLE, TransactionStatus.INTRANS
 _DJANGO = os.path.dirname(django.__file__)
 _PSYCOPG = os.path.dirname(psycopg.__file__)
-_CURSORS = (postgresql.Cursor, postgresql.ServerBindingCursor)
+_CURSORS: tuple[Any, ...] = (postgresql.Cursor, postgresql.ServerBindingCursor)
 _numbers = count()
 
 
-def is_open(connection: BaseDatabaseWrapper) -> bool:
+def is_open(connection: Any) -> bool:
     """Tell whether a statement may be sent now from here: it begins no transaction, and nobody is there to see it."""
     raw: Any = connection.connection
     if connection.execute_wrappers or connection.queries_logged or connection.needs_rollback:
@@ -52,7 +52,7 @@ def is_open(connection: BaseDatabaseWrapper) -> bool:
     )
 
 
-def _is_unwatched(connection: BaseDatabaseWrapper, raw: Any) -> bool:
+def _is_unwatched(connection: Any, raw: Any) -> bool:
     kind = type(connection)
     return (
         type(raw) is psycopg.Connection
@@ -60,7 +60,7 @@ def _is_unwatched(connection: BaseDatabaseWrapper, raw: Any) -> bool:
         and "cursor" not in connection.__dict__
         and _are_as_made(
             kind.cursor,
-            kind._cursor,  # type: ignore[attr-defined]
+            kind._cursor,
             kind.create_cursor,
             kind.make_cursor,
             CursorWrapper.execute,
@@ -77,9 +77,7 @@ def _are_as_made(*functions: Any) -> bool:
     return all(file.startswith((_DJANGO, _PSYCOPG)) for file in files)
 
 
-def prepared(
-    connection: BaseDatabaseWrapper, name: str, texts: Texts, meanwhile: Callable[[], object]
-) -> Rows | None:
+def prepared(connection: BaseDatabaseWrapper, name: str, texts: Texts, meanwhile: Callable[[], object]) -> Rows | None:
     """Execute a statement that the session keeps, or keeps from now on; None, and nothing was done, if it cannot be kept."""
     connection.validate_thread_sharing()
     raw: Any = connection.connection

@@ -57,9 +57,7 @@ class PostgreSQLStoring(Engine):
         if len(terms) > 1:
             wait = prepared.begin(self.connection, "insert_many", _of_many(terms, which, new, []))
             return lambda: [int(row[0]) for row in wait()]
-        wait = prepared.begin(
-            self.connection, "insert_alike", {**terms[0].parameters(), "payloads": _in_lines(new)}
-        )
+        wait = prepared.begin(self.connection, "insert_alike", {**terms[0].parameters(), "payloads": _in_lines(new)})
         return lambda: [*sorted(int(row[0]) for row in wait())]
 
     def holder(self, key: str) -> Job | None:

@@ -138,9 +138,7 @@ def _options(call: Any, job_type: JobType, using: Enqueue) -> Enqueue:
     return call.using.over(using)
 
 
-def _insert_unkeyed(
-    found: Engine, check: _Check, given: Iterator[Any], ahead: int
-) -> tuple[list[int], list[_Item]]:
+def _insert_unkeyed(found: Engine, check: _Check, given: Iterator[Any], ahead: int) -> tuple[list[int], list[_Item]]:
     """Insert while the calls are read, so that memory holds two parts of them; return the ids, and what has a key, whose ids
     are still to be found.
 
