@@ -37,6 +37,8 @@ class _Window:
 
     def take(self, alias: str, queue: str) -> bool:
         now = time.monotonic()
+        if now < self._next.get((alias, queue), 0.0):
+            return False
         with self._lock:
             if now < self._held_until or now < self._next.get((alias, queue), 0.0):
                 return False
@@ -66,24 +68,23 @@ def ready(found: Engine, queue: str | None) -> None:
     if not found.notifies or not conf().listen:
         return
     connection = found.connection
-    hook = _hook(found.alias, queue or "")
     if not connection.in_atomic_block:
         if connection.autocommit:
-            hook()
+            _send(found.alias, queue or "")
         return
     blocks: Any = connection.atomic_blocks
     if blocks[0]._from_testcase:
         return  # never committed, and a test may count the hooks
-    hooks = connection.run_on_commit
+    hook, hooks = _hook(found.alias, queue or ""), connection.run_on_commit
     # Of many enqueues in a row the first one's is enough: a savepoint that is rolled back has taken it away.
     if not (hooks and hooks[-1][1] is hook):
         transaction.on_commit(hook, using=found.alias, robust=True)
 
 
 def ready_if_due(found: Engine, jobs: Iterable[NewJob]) -> None:
-    """Do so for each queue in which one of these jobs is due now. One with a `run_at` is taken to be due later."""
+    """Do so for each queue in which one of these jobs is due now."""
     terms = {id(job.terms): job.terms for job in jobs}.values()
-    for queue in {one.queue for one in terms if one.run_at is None and one.delay <= 0}:
+    for queue in {one.queue for one in terms if one.is_due}:
         ready(found, queue)
 
 

@@ -146,14 +146,15 @@ def test_the_page_on_internals_names_what_the_package_the_example_and_the_tests_
 
 @pytest.mark.fast
 def test_every_sql_file_is_used_and_every_statement_has_its_file() -> None:
+    calls = ("statement", "_rows", "_claimed", "row_of", "begin")
     used = {
-        node.args[0].value
+        given.value
         for name, tree in modules().items()
         if name.startswith("django_jobs.engines.")
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and (getattr(node.func, "attr", "") or getattr(node.func, "id", "")) in ("statement", "_rows", "_claimed")
-        and isinstance(node.args[0], ast.Constant)
+        if isinstance(node, ast.Call) and (getattr(node.func, "attr", "") or getattr(node.func, "id", "")) in calls
+        for given in node.args[:2]
+        if isinstance(given, ast.Constant) and isinstance(given.value, str)
     }
     files = list((PACKAGE / "engines" / "sql").glob("*.sql"))
     assert used == {path.stem for path in files}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
@@ -39,6 +39,25 @@ class Listening(Protocol):
         """Return what has come, without waiting."""
 
     def close(self) -> None: ...
+
+
+class WorkingConnection:
+    """Outside a transaction: do not begin on a connection that died while idle, and leave none that is broken.
+
+    Nobody else closes it in a process that serves no requests. Nothing was sent on it yet, so nothing is repeated.
+    """
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._outside = not in_transaction(self._connection)
+        if self._outside:
+            close_if_dead(self._connection)
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None and self._outside and issubclass(kind, DATABASE_ERRORS):
+            close_if_unusable(self._connection)
 
 
 class Engine(ABC):
@@ -74,22 +93,8 @@ class Engine(ABC):
         The server's list of sessions shows the role, where it is another than the process's.
         """
 
-    @contextmanager
-    def on_working_connection(self) -> Iterator[None]:
-        """Outside a transaction: do not begin on a connection that died while idle, and leave none that is broken.
-
-        Nobody else closes it in a process that serves no requests. Nothing was sent on it yet, so nothing is repeated.
-        """
-        connection = self.connection
-        if in_transaction(connection):
-            yield
-            return
-        close_if_dead(connection)
-        try:
-            yield
-        except DATABASE_ERRORS:
-            close_if_unusable(connection)
-            raise
+    def on_working_connection(self) -> WorkingConnection:
+        return WorkingConnection(self.connection)
 
     @abstractmethod
     def insert(self, new: NewJob) -> Job: ...
@@ -104,6 +109,14 @@ class Engine(ABC):
 
         Raise EnqueueTimeout when the holder of a key does not end in time. Call it in a transaction.
         """
+
+    def inserting(self, new: Sequence[NewJob]) -> Callable[[], list[int | None]]:
+        """Begin to insert jobs without keys as `insert_many` does; return what waits for their ids.
+
+        Until then nothing else can be done with the connection. Call it in a transaction.
+        """
+        made = self.insert_many(new)
+        return lambda: made
 
     @abstractmethod
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -12,9 +12,8 @@ from django.db import OperationalError, transaction
 from django_jobs import payload
 from django_jobs.conf import conf
 from django_jobs.engines import postgresql_prepared as prepared
-from django_jobs.engines.base import HOLDER_FIELDS, Engine, milliseconds
-from django_jobs.engines.made import made
-from django_jobs.engines.sql import statement
+from django_jobs.engines.base import HOLDER_FIELDS, Engine, WorkingConnection, milliseconds
+from django_jobs.engines.made import Draft
 from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
@@ -22,15 +21,23 @@ from django_jobs.models import Job
 
 class PostgreSQLStoring(Engine):
     def insert(self, new: NewJob) -> Job:
-        with self.on_working_connection():
-            (row,) = self._rows("insert", new.parameters())
-        return made(self.connection, new, row)
+        connection, draft = self.connection, Draft(self.alias, new)
+        with WorkingConnection(connection):
+            row = prepared.row_of(connection, "insert", new.parameters, new.texts, draft.prepare)
+        return draft.made(connection, row)
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:
-        parameters = {**new.parameters(), "lock_timeout": str(milliseconds(conf().enqueue_timeout))}
-        with self.on_working_connection(), self._bounded(key), self._savepoint():
-            ((*row, _),) = self._rows("insert_keyed", parameters)
-        return None if row[0] is None else made(self.connection, new, row)
+        connection, draft = self.connection, Draft(self.alias, new)
+        timeout = str(milliseconds(conf().enqueue_timeout))
+        with WorkingConnection(connection), self._bounded(key), self._savepoint():
+            *row, _ = prepared.row_of(
+                connection,
+                "insert_keyed",
+                lambda: {**new.parameters(), "lock_timeout": timeout},
+                {**new.texts, "lock_timeout": timeout.encode()},
+                draft.prepare,
+            )
+        return None if row[0] is None else draft.made(connection, row)
 
     def _savepoint(self) -> AbstractContextManager[None]:
         """Keep the caller's transaction usable when a wait is given up; without one the statement is its own."""
@@ -38,21 +45,20 @@ class PostgreSQLStoring(Engine):
         return nullcontext() if alone else transaction.atomic(using=self.alias)
 
     def insert_many(self, new: Sequence[NewJob]) -> list[int | None]:
-        payloads = "\n".join([item.payload for item in new])
         keys = [item.idempotency_key for item in new]
-        terms, which = _told_apart(new)
-        if len(terms) == 1 and not any(keys):
-            return sorted(row[0] for row in self._rows("insert_alike", {**new[0].parameters(), "payloads": payloads}))
-        parameters = {
-            "terms": payload.dump([_as_json(item) for item in terms]),
-            "which": ",".join(map(str, which)),
-            "payloads": payloads,
-            "keys": payload.dump(keys),
-        }
         if not any(keys):
-            return [row[0] for row in self._rows("insert_many", parameters)]
+            return self.inserting(new)()
+        parameters = _of_many(*_told_apart(new), new, keys)
         with self._bounded(None), self._lock_timeout():
             return [row[0] for row in self._rows("insert_many", parameters)]
+
+    def inserting(self, new: Sequence[NewJob]) -> Callable[[], list[int | None]]:
+        terms, which = _told_apart(new)
+        if len(terms) > 1:
+            wait = prepared.begin(self.connection, "insert_many", _of_many(terms, which, new, []))
+            return lambda: [int(row[0]) for row in wait()]
+        wait = prepared.begin(self.connection, "insert_alike", {**terms[0].parameters(), "payloads": _in_lines(new)})
+        return lambda: [*sorted(int(row[0]) for row in wait())]
 
     def holder(self, key: str) -> Job | None:
         return self._holders([key], "*").get(key)
@@ -117,9 +123,22 @@ class PostgreSQLStoring(Engine):
             raise
 
     def _rows(self, name: str, parameters: dict[str, Any]) -> list[Any]:
-        with prepared.cursor(self.connection) as cursor:
-            cursor.execute(statement(name), parameters)
-            return list(cursor.fetchall())
+        return prepared.rows(self.connection, name, parameters)
+
+
+def _of_many(
+    terms: Sequence[Terms], which: Sequence[int], new: Sequence[NewJob], keys: Sequence[str | None]
+) -> dict[str, str]:
+    return {
+        "terms": payload.dump([_as_json(item) for item in terms]),
+        "which": ",".join(map(str, which)),
+        "payloads": _in_lines(new),
+        "keys": payload.dump(keys),
+    }
+
+
+def _in_lines(new: Sequence[NewJob]) -> str:
+    return "\n".join([item.payload for item in new])
 
 
 def _as_json(terms: Terms) -> dict[str, Any]:

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from django_jobs.engines.causes import DATABASE_AWAY, OUTCOME_LOST
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def as_text(value: str | float | datetime | None) -> bytes | None:
+    """Return what a server reads as this value, whatever type it wants there."""
+    return None if value is None else str(value).encode()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a new job has besides its arguments and its key: many that are stored together mostly have the same."""
+    """What a new job has besides its arguments and its key: many jobs mostly have the same.
+
+    So what engines make of it, again and again, is kept with it: no slots.
+    """
 
     type: str
     queue: str
@@ -31,7 +40,20 @@ class Terms:
     slot: datetime | None = None
 
     def parameters(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is due at once. What has a `run_at` is taken to be due later."""
+        return self.run_at is None and self.delay <= 0
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        return {name: value for name, value in self.parameters().items() if name not in ("delay", "expires_in")}
+
+    @cached_property
+    def texts(self) -> dict[str, bytes | None]:
+        return {name: as_text(value) for name, value in self.parameters().items()}
 
 
 class NewJob(NamedTuple):
@@ -43,6 +65,10 @@ class NewJob(NamedTuple):
 
     def parameters(self) -> dict[str, Any]:
         return {**self.terms.parameters(), "payload": self.payload, "idempotency_key": self.idempotency_key}
+
+    @property
+    def texts(self) -> dict[str, bytes | None]:
+        return {**self.terms.texts, "payload": self.payload.encode(), "idempotency_key": as_text(self.idempotency_key)}
 
 
 class Lane(NamedTuple):

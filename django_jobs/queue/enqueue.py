@@ -31,7 +31,8 @@ def enqueue(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: di
         refuse_split_transaction(transaction_elsewhere(found.alias), found.alias)
     if new.idempotency_key is None:
         job = found.insert(new)
-        notify.ready_if_due(found, [new])
+        if new.terms.is_due:
+            notify.ready(found, new.terms.queue)
         return job
     return _insert_once(found, new, new.idempotency_key)
 
@@ -41,7 +42,8 @@ def _insert_once(found: Engine, new: NewJob, key: str) -> Job:
     for _ in range(TRIES):
         inserted = found.insert_keyed(new, key)
         if inserted is not None:
-            notify.ready_if_due(found, [new])
+            if new.terms.is_due:
+                notify.ready(found, new.terms.queue)
             return inserted
         holder = found.holder(key)
         if holder is not None:

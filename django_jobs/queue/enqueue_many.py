@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from functools import partial
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -16,7 +18,7 @@ from django_jobs.engines.base import Engine
 from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.options import Enqueue
-from django_jobs.queue.arguments import payload_of
+from django_jobs.queue.arguments import payload_of, plain_payload
 from django_jobs.queue.enqueue import taken_and_freed
 from django_jobs.queue.new_job import (
     refuse_another_call,
@@ -30,6 +32,8 @@ from django_jobs.registry import JobType
 # What one statement stores at most.
 ROWS = 1_000
 CHARACTERS = 4_000_000
+# How many calls are taken from a generator before it is known how large they are.
+AHEAD = 100
 # Halved at each try, a part is down to one key after ten; the others are for that one key.
 TRIES = 20
 
@@ -55,8 +59,10 @@ def enqueue_many(job_type: JobType, using: Enqueue, calls: Iterable[Call[Any]]) 
     # Asked before our own transaction is open.
     check = _Check(job_type, using, found.alias, transaction_elsewhere(found.alias))
     given = _iterator(job_type, calls)
+    # What is in a list is in memory already.
+    ahead = ROWS if type(calls) in (list, tuple) else AHEAD
     with found.on_working_connection(), found.storing():
-        ids, keyed = _insert_unkeyed(found, check, given)
+        ids, keyed = _insert_unkeyed(found, check, given, ahead)
         _insert_keyed(found, keyed, ids)
     return ids
 
@@ -88,11 +94,18 @@ class _Check:
         self._key: str | None = None
         self._known: dict[Any, Terms] = {}
 
-    def __call__(self, place: int, call: Any) -> NewJob:
+    def __call__(self, place: int, call: Any, alone: Callable[[], None]) -> NewJob:
+        """Return what is to be stored. `alone` is called before code of others may run, as that which shows a wrong value."""
         try:
+            if type(call) is not Call:
+                alone()
             if not (type(call) is Call and call.using is self._last and call.job_type is self._job_type):
                 self._read_options(call)
-            return NewJob(self._terms, payload_of(self._job_type, call.args, call.kwargs, self._limit), self._key)
+            text = plain_payload(self._job_type, call.args, call.kwargs, self._limit)
+            if text is None:
+                alone()
+                text = payload_of(self._job_type, call.args, call.kwargs, self._limit)
+            return NewJob(self._terms, text, self._key)
         except (InvalidJob, InvalidJobType) as error:
             raise type(error)(f"calls[{place}]: {error}") from None
 
@@ -125,47 +138,81 @@ def _options(call: Any, job_type: JobType, using: Enqueue) -> Enqueue:
     return call.using.over(using)
 
 
-def _insert_unkeyed(found: Engine, check: _Check, given: Iterator[Any]) -> tuple[list[int], list[_Item]]:
-    """Insert while the calls are read, so that memory holds one part of them; return the ids, and what has a key, whose ids
-    are still to be found."""
+def _insert_unkeyed(found: Engine, check: _Check, given: Iterator[Any], ahead: int) -> tuple[list[int], list[_Item]]:
+    """Insert while the calls are read, so that memory holds two parts of them; return the ids, and what has a key, whose ids
+    are still to be found.
+
+    A part is under way to the database while the next is checked. It has arrived before more calls are read: what makes
+    them may use the connection.
+    """
     ids: list[int] = []
     keyed: list[_Item] = []
-    part = _Part(found, ids)
-    for place, call in enumerate(given):
-        new = check(place, call)
-        ids.append(0)
-        if new.idempotency_key is None:
-            part.add(place, new)
-        else:
-            keyed.append(_Item(place, new))
-    part.insert()
+    with _Part(found, ids) as part:
+        while calls := list(islice(given, ahead)):
+            part.send()
+            for call in calls:
+                new = check(len(ids), call, part.arrive)
+                if new.idempotency_key is None:
+                    part.add(len(ids), new)
+                else:
+                    keyed.append(_Item(len(ids), new))
+                ids.append(0)
+            part.arrive()
+            ahead = part.room()
+        part.send()
     return ids, keyed
 
 
 class _Part:
-    """Jobs that are inserted together, as many as one statement may have."""
+    """Jobs that are inserted together, as many as one statement may have, and those before them that are under way."""
 
     def __init__(self, found: Engine, ids: list[int]) -> None:
         self._found, self._ids = found, ids
         self._new: list[NewJob] = []
         self._places: list[int] = []
-        self._size = 0
+        self._size = self._largest = 0
+        self._arrive: Callable[[], None] | None = None
+
+    def __enter__(self) -> _Part:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        # What went wrong is told, and not what comes of it.
+        with suppress(Exception) if kind else nullcontext():
+            self.arrive()
 
     def add(self, place: int, new: NewJob) -> None:
-        self._size += len(new.payload)
+        size = len(new.payload)
+        self._size += size
+        if size > self._largest:
+            self._largest = size
         if len(self._new) == ROWS or self._size > CHARACTERS:
-            self.insert()
-            self._size = len(new.payload)
+            self.send()
+            self._size = size
         self._new.append(new)
         self._places.append(place)
 
-    def insert(self) -> None:
+    def room(self) -> int:
+        """Return how many calls as large as the largest so far may be in memory beside these."""
+        return max(1, min(ROWS, CHARACTERS // max(self._largest, 1)))
+
+    def send(self) -> None:
+        self.arrive()
         if self._new:
-            for place, made in zip(self._places, self._found.insert_many(self._new), strict=True):
-                assert made is not None
-                self._ids[place] = made
-            notify.ready_if_due(self._found, self._new)
+            self._arrive = partial(self._arrived, self._found.inserting(self._new), self._places, self._new)
         self._new, self._places, self._size = [], [], 0
+
+    def arrive(self) -> None:
+        """Wait until nothing is under way."""
+        if self._arrive is not None:
+            arrive, self._arrive = self._arrive, None
+            arrive()
+
+    def _arrived(self, inserted: Callable[[], list[int | None]], places: list[int], new: list[NewJob]) -> None:
+        for place, made in zip(places, inserted(), strict=True):
+            assert made is not None
+            self._ids[place] = made
+        notify.ready_if_due(self._found, new)
 
 
 def _insert_keyed(found: Engine, keyed: list[_Item], ids: list[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connections
 
 from django_jobs import payload
-from django_jobs.conf import conf
+from django_jobs.conf import Conf, conf
 from django_jobs.engines.values import NewJob, Terms
 from django_jobs.exceptions import IdempotencyConflict, InvalidJob, InvalidJobType
 from django_jobs.models import Job
@@ -19,6 +19,8 @@ from django_jobs.queue.arguments import payload_of
 from django_jobs.registry import JobType
 
 SHOWN_CHARACTERS = 200
+# Of the last enqueue of each type: for the same options, with the same settings, it is the same.
+_last_terms: dict[str, tuple[JobType, Enqueue, Conf, Terms]] = {}
 
 
 def refuse_event_loop(name: str, instead: str = "") -> None:
@@ -33,7 +35,7 @@ def refuse_event_loop(name: str, instead: str = "") -> None:
 
 def transaction_elsewhere(alias: str) -> str | None:
     """Return another database on which a transaction is open while none is on the jobs' database, `alias`."""
-    if connections[alias].in_atomic_block:
+    if len(connections.settings) == 1 or connections[alias].in_atomic_block:
         return None
     others = connections.all(initialized_only=True)
     return next((other.alias for other in others if other.alias != alias and other.in_atomic_block), None)
@@ -50,8 +52,14 @@ def refuse_split_transaction(elsewhere: str | None, alias: str) -> None:
 
 
 def new_job(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
-    terms = terms_of(job_type, using)
-    return NewJob(terms, payload_of(job_type, args, kwargs, conf().max_payload_bytes), using.idempotency_key)
+    settings = conf()
+    known = _last_terms.get(job_type.name)
+    if known is not None and known[0] is job_type and known[1] is using and known[2] is settings:
+        terms = known[3]
+    else:
+        terms = terms_of(job_type, using)
+        _last_terms[job_type.name] = job_type, using, settings, terms
+    return NewJob(terms, payload_of(job_type, args, kwargs, settings.max_payload_bytes), using.idempotency_key)
 
 
 def terms_of(job_type: JobType, using: Enqueue) -> Terms:

@@ -5,10 +5,10 @@
 -- security, nor be seen by what Django shows statements to.
 INSERT INTO django_jobs_job
     (type, queue, priority, payload, key_holds, run_at, expires_at, max_attempts, timeout, meta, schedule, slot)
-SELECT %(type)s, %(queue)s, %(priority)s, payload::jsonb, %(key_holds)s,
+SELECT %(type)s, %(queue)s, %(priority)s::int, payload::jsonb, %(key_holds)s,
        COALESCE(%(run_at)s::timestamptz, statement_timestamp() + %(delay)s::float8 * interval '1 second'),
        COALESCE(%(expires_at)s::timestamptz, statement_timestamp() + %(expires_in)s::float8 * interval '1 second'),
-       %(max_attempts)s, %(timeout)s::float8, %(meta)s::jsonb, %(schedule)s, %(slot)s::timestamptz
+       %(max_attempts)s::int, %(timeout)s::float8, %(meta)s::jsonb, %(schedule)s, %(slot)s::timestamptz
   FROM string_to_table(%(payloads)s::text, chr(10)) WITH ORDINALITY AS given(payload, place)
  ORDER BY place
 RETURNING id

@@ -7,10 +7,10 @@ WITH bound AS MATERIALIZED (
     INSERT INTO django_jobs_job
         (type, queue, priority, payload, idempotency_key, key_holds, run_at, expires_at, max_attempts, timeout, meta,
          schedule, slot)
-    SELECT %(type)s, %(queue)s, %(priority)s, %(payload)s::jsonb, %(idempotency_key)s, %(key_holds)s,
+    SELECT %(type)s, %(queue)s, %(priority)s::int, %(payload)s::jsonb, %(idempotency_key)s, %(key_holds)s,
            COALESCE(%(run_at)s::timestamptz, statement_timestamp() + %(delay)s::float8 * interval '1 second'),
            COALESCE(%(expires_at)s::timestamptz, statement_timestamp() + %(expires_in)s::float8 * interval '1 second'),
-           %(max_attempts)s, %(timeout)s::float8, %(meta)s::jsonb, %(schedule)s, %(slot)s::timestamptz
+           %(max_attempts)s::int, %(timeout)s::float8, %(meta)s::jsonb, %(schedule)s, %(slot)s::timestamptz
       FROM bound
         ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING id, (extract(epoch FROM run_at) * 1000000)::bigint AS run_at,
