@@ -87,7 +87,7 @@ class Supervisor:
         self._heart.start()
         try:
             if self._wait_until_ready():
-                self._begin_schedules()
+                self._begin_beside()
                 self._bell.ring()  # the first round waits for nothing, and forks the template
                 self._loop()
             return self._finish()
@@ -97,10 +97,10 @@ class Supervisor:
             self._heart.end(END_SECONDS)
             raise
 
-    def _begin_schedules(self) -> None:
-        """Have the scheduler begin before the fork: what is imported and built by then is shared with all children."""
+    def _begin_beside(self) -> None:
+        """Have all threads begin before the fork: what is imported and built by then is shared with all children."""
+        self._start_beside()
         if self._scheduler is not None:
-            self._scheduler.start()
             self._scheduler.ready.wait(BEGIN_SECONDS)
 
     def _handle_signals(self) -> None:
