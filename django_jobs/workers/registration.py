@@ -13,7 +13,7 @@ def register(engine: Engine, plan: Plan, incarnation: str, pid: int) -> None:
 
     Not by the ORM: a process that has used it once has some 1 MiB less that it shares with others.
     """
-    row = {
+    row: dict[str, str | int | None] = {
         "id": incarnation,
         "host": socket.gethostname(),
         "pid": pid,
