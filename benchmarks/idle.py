@@ -1,7 +1,8 @@
-"""Measure what workers cost while nothing is to be done: memory of the whole tree, and statements sent to the server.
+"""Measure what workers cost while nothing is to be done: memory and processor time of the whole tree, and statements.
 
 Memory is the proportional share (PSS, Linux): pages that processes share, as a forked template and its children do, are
-counted once. Statements are counted in the server's own log over `--seconds`. Ends with 1 when a limit is passed.
+counted once. Processor time (user and system) and statements, from the server's own log, are counted over `--seconds`.
+Ends with 1 when a limit is passed.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ ROLES = ("supervisor", "template", "worker")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long to count statements (default: 30)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long to count (default: 30)")
     parser.add_argument("--processes", type=int, default=1, help="worker processes (default: 1)")
-    parser.add_argument("--most-mib", type=float, default=90.0, help="memory allowed (default: 90 MiB)")
-    parser.add_argument("--most-statements", type=float, default=5.0, help="statements a second allowed (default: 5)")
+    parser.add_argument("--most-mib", type=float, default=60.0, help="memory allowed (default: 60 MiB)")
+    parser.add_argument("--most-cpu", type=float, default=0.1, help="CPU seconds in 30 s allowed (default: 0.1)")
+    parser.add_argument("--most-statements", type=float, default=2.0, help="statements a second allowed (default: 2)")
     options = parser.parse_args()
     with temporary(settings={"log_statement": "all"}) as server:
         return measure(server, options)
@@ -43,20 +45,22 @@ def measure(server: Server, options: argparse.Namespace) -> int:
     try:
         wait_until_ready(server.url, options.processes)
         time.sleep(5.0)
-        before = statements(server)
-        started = time.monotonic()
-        time.sleep(options.seconds)
-        rate = (statements(server) - before) / (time.monotonic() - started)
         tree = tree_of(workers.pid)
+        used, sent, started = [cpu(pid) for pid in tree], statements(server), time.monotonic()
+        time.sleep(options.seconds)
+        rate = (statements(server) - sent) / (time.monotonic() - started)
+        used = [30.0 * (cpu(pid) - before) / options.seconds for pid, before in zip(tree, used, strict=True)]
         shares = [pss(pid) for pid in tree]
     finally:
         workers.send_signal(signal.SIGTERM)
         workers.wait(60)
-    for number, (pid, share) in enumerate(zip(tree, shares, strict=True)):
-        print(f"{ROLES[min(number, 2)]:<10} {pid:>8}  {share:6.1f} MiB PSS")
-    print(f"{'all':<10} {'':>8}  {sum(shares):6.1f} MiB PSS (at most {options.most_mib:g})")
+    for number, (share, seconds) in enumerate(zip(shares, used, strict=True)):
+        print(f"{ROLES[min(number, 2)]:<10}  {share:5.1f} MiB PSS  {seconds:.3f} CPU seconds in 30 s")
+    memory, processor = sum(shares), sum(used)
+    print(f"all         {memory:5.1f} MiB PSS  {processor:.3f} CPU seconds in 30 s", end=" ")
+    print(f"(at most {options.most_mib:g} and {options.most_cpu:g})")
     print(f"{rate:.2f} statements a second (at most {options.most_statements:g})")
-    return int(sum(shares) > options.most_mib or rate > options.most_statements)
+    return int(memory > options.most_mib or processor > options.most_cpu or rate > options.most_statements)
 
 
 def wait_until_ready(url: str, processes: int) -> None:
@@ -81,6 +85,12 @@ def tree_of(pid: int) -> list[int]:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
             found += [int(child) for child in children.read_text().split()]
     return found
+
+
+def cpu(pid: int) -> float:
+    """Return the seconds that the threads of a process have run, user and system."""
+    counts = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(count.read_text().split()[0]) for count in counts) / 1e9
 
 
 def pss(pid: int) -> float:

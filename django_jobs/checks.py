@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,6 +86,8 @@ def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 
 def _check_sqlite(alias: str) -> list[CheckMessage]:
+    import sqlite3  # a worker on PostgreSQL need not carry it
+
     found: list[CheckMessage] = []
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         found.append(

@@ -185,6 +185,8 @@ class Heart:
     def _begin(self) -> None:
         list(Job.objects.using(self._engine.alias).order_by("pk")[:1])
         WorkerRow.objects.using(self._engine.alias).first()
+        # As worker processes do: what it takes is shared with all that are forked afterwards.
+        self._engine.look(self._plan.queues, self._plan.types)
         if not self._engine.reaps_by_lease:
             self._take_back_orphans()
         log.started(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 
 from django_jobs import log
 from django_jobs.conf import Conf
-from django_jobs.engines.archive import Archive, archive
+from django_jobs.engines.archive import archive
 from django_jobs.engines.base import Engine
 from django_jobs.queue import stats
 from django_jobs.queue.archive import REST, Round
@@ -28,7 +28,7 @@ FIRST_WAIT = 1.0
 class Maintenance:
     def __init__(self, engine: Engine, settings: Conf, outage: Outage) -> None:
         self._engine = engine
-        self._archive: Archive | None = None
+        self._archive = archive(engine.alias)
         # Each does at most so much at a time.
         self._tasks: list[tuple[Callable[[], int], int]] = [
             (lambda: retention.purge(engine), retention.BATCH),
@@ -104,7 +104,6 @@ class Maintenance:
 
     def _round(self) -> Generator[float]:
         yield from self._purge()
-        self._archive = self._archive or archive(self._engine.alias)
         yield from Round(self._archive, rest=REST).steps()
 
     def _purge(self) -> Iterator[float]:

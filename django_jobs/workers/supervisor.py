@@ -39,6 +39,8 @@ TICK_SECONDS = 0.5
 # one, and so many at most, since each costs file descriptors.
 MOST_SPARE = 32
 SUMMARY_SECONDS = 1.0
+# Worker processes do not wait longer for a scheduler that is slow to begin.
+BEGIN_SECONDS = 1.0
 # With the database cut off, what is left to write is given up then: the whole stop takes the grace and five seconds.
 END_SECONDS = 4.0
 
@@ -82,12 +84,11 @@ class Supervisor:
             _take_file(self._plan.alias, self._settings.lease)
         self._handle_signals()
         posix.adopt_orphans()
-        self._crew.fork_template()
         self._heart.start()
         try:
             if self._wait_until_ready():
-                self._start_beside()
-                self._bell.ring()  # the first round waits for nothing
+                self._begin_beside()
+                self._bell.ring()  # the first round waits for nothing, and forks the template
                 self._loop()
             return self._finish()
         except BaseException:
@@ -95,6 +96,12 @@ class Supervisor:
             self._end_beside(0.0)
             self._heart.end(END_SECONDS)
             raise
+
+    def _begin_beside(self) -> None:
+        """Have all threads begin before the fork: what is imported and built by then is shared with all children."""
+        self._start_beside()
+        if self._scheduler is not None:
+            self._scheduler.ready.wait(BEGIN_SECONDS)
 
     def _handle_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -163,6 +170,7 @@ class Supervisor:
             self._crew.fork_template()
             self._heart.start()
             self._start_beside()
+            self._bell.ring()  # for the processes to be started
 
     def _start_beside(self) -> None:
         """Start the threads that neither leases nor lost jobs depend on."""

@@ -40,6 +40,7 @@ def fork_template(plan: Plan, seats: SeatMap, doorbells: list[Doorbell]) -> tupl
     # Here, and not in the children: looking for garbage writes to every object, and so ends the sharing of its page.
     gc.collect()
     gc.freeze()
+    posix.give_back_memory()
     pid = os.fork()
     if pid:
         theirs.close()

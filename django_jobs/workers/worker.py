@@ -34,6 +34,8 @@ from django_jobs.workers.watchdog import guarded, watchdog
 from django_jobs.workers.writer import Writer
 
 LONGEST_WAIT = 1.0
+# A little longer than the pause of an idle claimer, which else would take two steps for each look.
+LONGEST_REST = 1.2
 BIDES_UNTIL_SAID = 6
 # What was claimed ahead and has not started for so long, because all threads are busy with something else, goes back.
 WAITED_SECONDS = 5.0
@@ -216,7 +218,7 @@ class Worker:
             if self._executor.in_hand <= self._executor.wake_at and self._free:
                 self._executor.wake_at = -1
                 return
-        self._doorbell.wait(min(pause, LONGEST_WAIT))
+        self._doorbell.wait(min(pause, LONGEST_REST))
         self._executor.wake_at = -1
 
     def _after_error(self, error: Exception) -> float:
