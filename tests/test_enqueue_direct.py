@@ -15,7 +15,7 @@ from django_jobs import InvalidJob
 from django_jobs.engines import postgresql_direct as direct
 from django_jobs.migrations import _postgresql
 from django_jobs.models import Job
-from django_jobs.queue import enqueue_many
+from django_jobs.queue import arguments, enqueue_many
 from tests.app.jobs import nothing
 from tests.engines.common import alone, beside_others, on_postgresql, sql
 from tests.enqueues import jobs, take
@@ -114,7 +114,7 @@ def test_receivers_of_the_models_signals_hear_of_a_job_that_was_stored(engine: E
 @on_postgresql
 def test_calls_are_checked_while_those_before_them_are_stored(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = []
-    check = enqueue_many.plain_payload
+    check = arguments.plain_payload
 
     def watched(*given: Any) -> Any:
         raw: Any = connections[engine.alias].connection
@@ -159,7 +159,7 @@ def test_a_call_that_is_refused_while_others_are_under_way_leaves_the_connection
             raise InvalidJob("refused")
         return check(job_type, args, *others)
 
-    check = enqueue_many.plain_payload
+    check = arguments.plain_payload
     monkeypatch.setattr(enqueue_many, "plain_payload", refuse)
     with transaction.atomic(using=engine.alias):
         before = nothing.enqueue(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections import deque
@@ -15,6 +14,7 @@ from django_jobs.queue import rescue
 from django_jobs.workers.executor import Assigned, Executor
 from django_jobs.workers.lanes import Lanes
 from django_jobs.workers.limits import Limits
+from django_jobs.workers.looks import Looks
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, Region
@@ -25,16 +25,6 @@ LARGEST_CLAIM = 500
 CONTENDED_SECONDS = 0.02
 PARKED_SECONDS = 1.0
 LOST_CHECK_SECONDS = 1.0
-# Every lane is looked at from its beginning once in so many seconds, or in so many times what that takes.
-LOOK_SECONDS = 0.9
-WOKEN_SECONDS = 0.1
-LOOK_SHARE = 20
-# However long looks take: a claim cannot see what came to be below its place, nor a lane that is new.
-LONGEST_LOOK_PAUSE = 10.0
-# Where nothing else is known, or somebody told of a job, more of the time is spent on looks.
-EAGER_LOOK_SHARE = 2
-# After so many of the seconds between looks one is made whatever the process is told meanwhile.
-OVERDUE = 2
 
 
 class Claimer:
@@ -66,9 +56,7 @@ class Claimer:
         self._strangers = 0
         self._looked_idle = False
         self._lanes = Lanes(plan.settings.oldest_share)
-        self._looked_at = -math.inf
-        # What the last two looks took: one that was slow by itself, as on a frozen machine, says nothing of the next.
-        self._looks_took = deque([0.0, 0.0], maxlen=2)
+        self._looks = Looks(plan.settings.poll_interval)
         self._due_in: float | None = None
         self._idle_until = 0.0
         self._parked_waiting = self._parked_turn = False
@@ -128,7 +116,7 @@ class Claimer:
             return self._idle_until - time.monotonic()
         news = self.news
         # Idle, a look is all that is sent; woken, the job is most likely in a lane that is known.
-        may_look = self._is_look_overdue() if self._woken and self._lanes else self._may_look()
+        may_look = self._looks.overdue if self._woken and self._lanes else self._may_look()
         if (self._looked_idle or may_look) and not self._is_due():
             return self._rest(news)
         self._looked_idle = False
@@ -230,36 +218,16 @@ class Claimer:
             self._parked_unsaid, self._parked_said_at = 0, now
 
     def _may_look(self) -> bool:
-        """Whether the next look from the beginning of each lane may be made: it may have to read what is long claimed."""
-        return time.monotonic() >= self._next_look()
+        return self._until_look() <= 0
 
-    def _next_look(self) -> float:
-        eager = EAGER_LOOK_SHARE * min(self._looks_took)
+    def _until_look(self) -> float:
         # A job that somebody told of, and that no claim has met, may be in a lane that is new here.
-        if self._woken:
-            return self._looked_at + max(WOKEN_SECONDS, eager)
-        return self._looked_at + (self._between_looks() if self._lanes else max(self._soon, eager))
-
-    def _between_looks(self) -> float:
-        took = min(self._looks_took)
-        return max(self._soon, min(LOOK_SHARE * took, max(LONGEST_LOOK_PAUSE, EAGER_LOOK_SHARE * took)))
-
-    @property
-    def _soon(self) -> float:
-        return min(LOOK_SECONDS, self._plan.settings.poll_interval)
-
-    def _is_look_overdue(self) -> bool:
-        """Whether one must be made although claims bring jobs: who is told of one again and again would never look."""
-        return time.monotonic() >= self._looked_at + OVERDUE * self._between_looks()
+        return self._looks.wait(told=self._woken, blind=not self._lanes)
 
     def _look(self) -> bool:
         """Look without locks; return whether a claim is worth while."""
-        self._looked_at = time.monotonic()
-        try:
+        with self._looks.made():
             found = self._engine.look(self._plan.queues, self._plan.types)
-        finally:
-            # Also of one that was given up: what is known is claimed before the next.
-            self._looks_took.append(time.monotonic() - self._looked_at)
         self._woken = False
         self._lanes.look(found)
         self._parked_waiting, self._parked_checked_at = found.parked, time.monotonic()
@@ -282,7 +250,7 @@ class Claimer:
         pause = poll * random.uniform(1.0, 1.1) if self._due_in is None else min(self._due_in, poll)
         pause = min(pause, self._alert.pause())
         if self._woken:
-            pause = min(pause, max(self._next_look() - time.monotonic(), 0.0))
+            pause = min(pause, self._until_look())
         self._looked_idle = True
         self._idle_until = time.monotonic() + pause
         return pause

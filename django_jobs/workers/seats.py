@@ -73,6 +73,13 @@ class Seat(NamedTuple):
         return self.state is State.RUNNING and 0 < self.deadline <= now - patience
 
 
+class Told(NamedTuple):
+    """When a process was last asked to claim: for a job that came, and for what is too much for another process."""
+
+    woken_at: float
+    called_at: float
+
+
 class Region:
     """The part of the mapping that belongs to one worker process."""
 
@@ -158,12 +165,8 @@ class Region:
         return bool(self._memory[self._base + _RESTS])
 
     @property
-    def woken_at(self) -> float:
-        return float(_DOUBLE.unpack_from(self._memory, self._base + _WOKEN_AT)[0])
-
-    @property
-    def called_at(self) -> float:
-        return float(_DOUBLE.unpack_from(self._memory, self._base + _CALLED_AT)[0])
+    def told(self) -> Told:
+        return Told(*(_DOUBLE.unpack_from(self._memory, self._base + at)[0] for at in (_WOKEN_AT, _CALLED_AT)))
 
     @property
     def stop_asked(self) -> bool:

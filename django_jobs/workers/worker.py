@@ -65,7 +65,7 @@ class Worker:
         self._doorbell = doorbell
         self._parent = parent
         self._waker = waker or Waker([], [])
-        self._woken_at, self._called_at = region.woken_at, region.called_at
+        self._told = region.told
         settings = plan.settings
         self._statement_timeout = statement_timeout(settings.lease)
         self._probe_timeout = connect_timeout(settings.lease)
@@ -154,19 +154,17 @@ class Worker:
         return pause
 
     def _claim(self) -> float:
-        if self._woken_at != (woken_at := self._region.woken_at):
-            self._woken_at = woken_at
+        before, self._told = self._told, self._region.told
+        if self._told.woken_at != before.woken_at:
             self._claimer.wake()
-        if self._called_at != (called_at := self._region.called_at):
-            self._called_at = called_at
+        if self._told.called_at != before.called_at:
             self._claimer.help()
         pause = self._claimer.step()
         if self._claimer.came_full:
             self._waker.call()
         self._region.set_rests(self._claimer.idle)
         # Woken meanwhile, before it was seen to rest: what it was woken for may have come too late for this step.
-        told = (self._region.woken_at, self._region.called_at)
-        return 0.0 if told != (self._woken_at, self._called_at) else pause
+        return 0.0 if self._region.told != self._told else pause
 
     def _prepare(self) -> None:
         with self._guarded():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers import claims
+from django_jobs.workers import looks as module
 from django_jobs.workers.executor import Assigned
+from django_jobs.workers.looks import Looks
 from django_jobs.workers.runner import Runner
 from django_jobs.workers.seats import SEATS, Phase
 from django_jobs.workers.waking import FIRST_PAUSE, Alert
@@ -224,11 +227,11 @@ def test_an_idle_worker_only_looks(engine: Engine, monkeypatch: pytest.MonkeyPat
         assert claimer.step() > 0  # it rests
     assert asked == []
     for _ in range(5):
-        claimer._idle_until = claimer._looked_at = 0.0
+        claimer._idle_until = claimer._looks._at = 0.0
         assert claimer.step() > 0
     assert asked == ["look"] * 5
     nothing.enqueue()
-    claimer._idle_until = claimer._looked_at = 0.0
+    claimer._idle_until = claimer._looks._at = 0.0
     assert claimer.step() == 0
     assert asked[5:7] == ["look", "claim"]
     # Where it looked a moment ago, it looks only from where it was in the lanes it knows.
@@ -247,7 +250,7 @@ def test_one_that_was_woken_for_a_job_rests_a_moment_after_it_and_does_not_claim
     claimer = Tables(engine).worker()._claimer
     assert claimer.step() > 0
     nothing.enqueue()
-    claimer._looked_at = 0.0
+    claimer._looks._at = 0.0
     claimer._look()  # it knows the lane
     claimer._parked_checked_at = time.monotonic()
     asked: list[str] = []
@@ -279,25 +282,43 @@ def test_who_is_told_of_jobs_again_and_again_still_looks_for_what_no_claim_can_s
     nothing.using(queue="new", priority=50).enqueue()
     for _ in range(3):
         claimer._executor.take_back()
-        claimer._looked_at = time.monotonic() - 1.9
+        claimer._looks._at = time.monotonic() - 1.9
         claimer.wake()
         claimer.step()
     assert asked != []
     assert ("new", 50) in claimer._lanes._tracks
 
 
-@pytest.mark.parametrize(("took", "told", "seconds"), [(1.0, False, 10.0), (1.0, True, 2.0), (0.01, False, 0.9)])
+@pytest.mark.parametrize(
+    ("took", "told", "blind", "seconds"),
+    [
+        (1.0, False, False, 10.0),
+        (1.0, True, False, 2.0),
+        (1.0, False, True, 2.0),
+        (0.01, False, False, 0.9),
+        (8.0, False, False, 16.0),
+    ],
+)
 def test_slow_looks_are_made_seldom_and_never_so_seldom_that_a_job_waits_for_long(
-    engine: Engine, took: float, told: bool, seconds: float
+    took: float, told: bool, blind: bool, seconds: float
 ) -> None:
-    claimer = Tables(engine, poll_interval=1.0).worker()._claimer
-    nothing.enqueue()
-    claimer._look()
-    claimer._looks_took.append(took)
-    assert claimer._next_look() - claimer._looked_at <= 0.9, "one slow look says nothing of the next"
-    claimer._looks_took.append(took)
-    claimer._woken = told
-    assert claimer._next_look() - claimer._looked_at == pytest.approx(seconds)
+    looks = Looks(1.0)
+    looks._at = time.monotonic()
+    looks._took.append(took)
+    assert looks.wait(told=told, blind=blind) <= 0.9, "one slow look says nothing of the next"
+    looks._took.append(took)
+    assert looks.wait(told=told, blind=blind) == pytest.approx(seconds, abs=0.1)
+
+
+def test_a_look_that_gets_no_answer_is_as_seldom_as_one_that_took_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    looks = Looks(1.0)
+    for _ in range(2):
+        with pytest.raises(OperationalError), looks.made():
+            now[0] += 7.0
+            raise OperationalError("too slow")
+    assert looks.wait(told=False, blind=False) == 2 * 7.0 - 7.0
 
 
 @on_postgresql  # in SQLite each claim is a look
@@ -308,7 +329,7 @@ def test_what_is_known_is_claimed_although_looks_get_no_answer_in_time(
     made = nothing.enqueue()
     claimer._look()
     monkeypatch.setattr(engine, "look", lambda *given: (_ for _ in ()).throw(OperationalError("too slow")))
-    claimer._looked_at = 0.0
+    claimer._looks._at = 0.0
     claimer._looked_idle = True
     with pytest.raises(OperationalError):
         claimer.step()

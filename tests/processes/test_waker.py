@@ -48,7 +48,7 @@ def test_one_process_is_woken_and_the_next_time_another() -> None:
         found.waker.wake()
         woken += found.woken()
     assert woken == [*range(NUMBER), *range(NUMBER)]
-    assert all(region.woken_at > 0 for region in found.regions)
+    assert all(region.told.woken_at > 0 for region in found.regions)
 
 
 def test_one_that_runs_nothing_is_woken_rather_than_one_with_free_threads() -> None:
@@ -76,7 +76,7 @@ def test_where_none_waits_each_is_to_claim_again_before_it_does() -> None:
     found.be(*[None] * NUMBER)
     found.waker.wake()
     assert found.woken() == []
-    assert all(region.woken_at > 0 for region in found.regions)
+    assert all(region.told.woken_at > 0 for region in found.regions)
 
 
 def test_a_process_that_found_more_than_it_can_take_calls_another_and_never_itself() -> None:
@@ -91,8 +91,8 @@ def test_a_process_that_found_more_than_it_can_take_calls_another_and_never_itse
     assert not found.waker.call()
     assert found.woken() == []
     # Whoever comes in vain has not met others who were faster, and is not to hesitate the next time.
-    assert [region.woken_at for region in found.regions] == [0.0] * NUMBER
-    assert [region.called_at > 0 for region in found.regions] == [True, False, False, True]
+    assert [region.told.woken_at for region in found.regions] == [0.0] * NUMBER
+    assert [region.told.called_at > 0 for region in found.regions] == [True, False, False, True]
 
 
 class Clock:
