@@ -40,7 +40,12 @@ def _duration(value: Any) -> float:
 
 def _duration_or_none(value: Any) -> float:
     """Return seconds, of which 0 means not at all."""
-    return 0.0 if (value == 0 and not isinstance(value, bool)) or value == timedelta(0) else _duration(value)
+    if (value == 0 and not isinstance(value, bool)) or value == timedelta(0):
+        return 0.0
+    try:
+        return _duration(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; 0 for not at all") from None
 
 
 def _whole(value: Any, most: int = LARGEST_WHOLE) -> int:

@@ -155,7 +155,7 @@ class Claimer:
         limit = min(max(wanted, 2 * self._strangers), self._room())
         oldest = self._lanes.oldest_of(limit)
         found = self._send(self._engine.claim, limit, self._lanes.in_turn(), oldest)
-        self._lanes.claimed(found.jobs, oldest)
+        self._lanes.claimed(found.jobs, oldest, found.parked)
         return self._assign(found, wanted)
 
     def _is_turn_of_parked(self) -> bool:

@@ -20,6 +20,9 @@ LATE_SECONDS = 2.0
 LATE_JOBS = 2000
 # A lane that was empty for so many looks is forgotten.
 EMPTY_LOOKS = 600
+# Each lane costs each claim. So many are kept in mind although nothing is due in them, since a job may come at any moment;
+# in others, if there are more, it is found by the next look.
+RESTING_LANES = 100
 
 
 class _Reached(NamedTuple):
@@ -37,6 +40,8 @@ class _Track:
         self.due = due
         self.id = job_id
         self.empty_looks = 0
+        # For so many looks nothing was due.
+        self.resting_looks = 0
         self._reached: deque[_Reached] = deque()
         self._jobs = 0
 
@@ -55,6 +60,7 @@ class _Track:
     def seen(self, first: Lane | None, now: float) -> None:
         """Put the place where a look found the first job of all, or the seconds before it where it found none."""
         self.empty_looks = 0 if first else self.empty_looks + 1
+        self.resting_looks = 0 if first and first.due <= now else self.resting_looks + 1
         place = (now - LATE_SECONDS, 0)
         self.due, self.id = min(place, (first.due, first.id)) if first else place
 
@@ -65,6 +71,8 @@ class Lanes:
     def __init__(self, oldest_share: float) -> None:
         self._share = oldest_share
         self._tracks: dict[tuple[str, int], _Track] = {}
+        # Those that claims are to serve.
+        self._served: dict[tuple[str, int], _Track] = {}
         # What the oldest have coming to them, in jobs.
         self._owed = 0.0
         self._turn = 0
@@ -82,26 +90,38 @@ class Lanes:
             track.seen(firsts.get(key), found.now)
             if track.empty_looks > EMPTY_LOOKS:
                 del self._tracks[key]
+        self._choose()
+
+    def _choose(self) -> None:
+        if len(self._tracks) <= RESTING_LANES:
+            self._served = dict(self._tracks)
+            return
+        in_turn = sorted(self._tracks.items(), key=lambda item: item[1].resting_looks)
+        due = sum(not track.resting_looks for track in self._tracks.values())
+        self._served = dict(in_turn[: max(due, RESTING_LANES)])
+        # What is neither served nor there any more is found like a new one if it comes again.
+        self._tracks = {key: track for key, track in in_turn if key in self._served or not track.empty_looks}
 
     def in_turn(self) -> tuple[Lane, ...]:
         """Return the lanes as the next claim is to serve them: queue by queue, another one first each time."""
-        queues = sorted({queue for queue, _ in self._tracks})
+        queues = sorted({queue for queue, _ in self._served})
         first = self._turn % len(queues) if queues else 0
         turns = {queue: turn for turn, queue in enumerate(queues[first:] + queues[:first])}
-        lanes = [Lane(*key, track.due, track.id) for key, track in self._tracks.items()]
+        lanes = [Lane(*key, track.due, track.id) for key, track in self._served.items()]
         return tuple(sorted(lanes, key=lambda lane: (turns[lane.queue], -lane.priority)))
 
     def oldest_of(self, wanted: int) -> int:
         """Return how many of so many jobs are to be those due longest."""
-        return int(self._owed + self._share * wanted) if len(self._tracks) > 1 else 0
+        return int(self._owed + self._share * wanted) if len(self._served) > 1 else 0
 
-    def claimed(self, jobs: Sequence[Claimed], oldest: int) -> None:
-        """Take note of what a claim brought, of which so many were to be those due longest."""
+    def claimed(self, jobs: Sequence[Claimed], oldest: int, parked: int = 0) -> None:
+        """Take note of what a claim brought, of which so many were to be those due longest, and what it parked."""
         if not jobs:
+            self._turn += parked > 0
             return
         # Not by a claim of the oldest alone: each fourth of one job is, and of four queues one would never have a turn.
         self._turn += len(jobs) > oldest
-        if len(self._tracks) > 1:
+        if len(self._served) > 1:
             self._owed = max(-1.0, min(self._owed + self._share * len(jobs) - min(oldest, len(jobs)), 1.0))
         # They are in due order lane by lane: the last of each stays.
         lasts = {(job.queue, job.priority): job for job in jobs}

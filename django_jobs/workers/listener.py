@@ -37,6 +37,7 @@ DEAF_DSN = (
     "the connection of DJANGO_JOBS['LISTEN_DSN'] hears nothing of what is sent on the jobs' database; it must reach the "
     "same database, and not through a pooler in transaction mode"
 )
+BY_DSN = "the connection of DJANGO_JOBS['LISTEN_DSN'] cannot be had"
 
 
 class Deaf(Exception):
@@ -170,11 +171,12 @@ class Listener:
 
     def _failed(self, error: Exception) -> float:
         self._failures += 1
-        if self._failures == 1:  # it may have been this connection alone
+        if self._failures == 1 and self._said:  # it may have been this connection alone
             log.connection_broke("listener", error)
             return 0.0
         pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - 2, 10), LONGEST_PAUSE)
-        return self._cannot(" ".join(str(error).split()), pause)
+        said = " ".join(str(error).split())
+        return self._cannot(f"{BY_DSN}: {said}" if self._plan.settings.listen_dsn else said, pause)
 
     def _cannot(self, why: str, pause: float) -> float:
         if self._said in ("", "listens"):

@@ -8,7 +8,7 @@ import pytest
 
 from django_jobs.engines.values import Claimed, Lane, Look
 from django_jobs.workers import lanes as module
-from django_jobs.workers.lanes import Lanes
+from django_jobs.workers.lanes import RESTING_LANES, Lanes
 
 NOW = 1_000_000.0
 
@@ -99,6 +99,40 @@ def test_queues_are_first_in_turn_and_within_each_the_higher_lanes_come_first() 
     assert orders == [names, [*names[2:], *names[:2]], [names[3], *names[:3]], names]
     lanes.claimed([], 0)  # what brings nothing is nobody's turn
     assert [lane[:2] for lane in lanes.in_turn()] == [*names[2:], *names[:2]]
+
+
+def test_of_many_lanes_claims_serve_those_in_which_something_is_due_and_few_others() -> None:
+    lanes = Lanes(0.25)
+    later = [Lane(f"later{number}", 0, NOW + 60.0, number) for number in range(5_000)]
+    due = [Lane(f"due{number}", 0, NOW - 60.0, number) for number in range(300)]
+    lanes.look(looked(*later, *due))
+    assert {lane.queue for lane in lanes.in_turn()} == {lane.queue for lane in due}
+    lanes.look(looked(*later, due[7]))
+    served = {lane.queue for lane in lanes.in_turn()}
+    # The others that had work a moment ago may have some again.
+    assert len(served) == RESTING_LANES
+    assert served <= {lane.queue for lane in due}
+    assert "due7" in served
+    lanes.look(looked(due[7], now=NOW + 1.0))
+    lanes.look(looked(*later[:7], now=NOW + 61.0))
+    assert {lane.queue for lane in later[:7]} <= {lane.queue for lane in lanes.in_turn()}
+    assert len(lanes._tracks) <= RESTING_LANES, "those that are gone are forgotten"
+
+
+def test_claims_serve_all_of_few_lanes_whatever_is_due_in_them() -> None:
+    lanes = Lanes(0.25)
+    lanes.look(looked(*(Lane(f"q{number}", 0, NOW + 60.0, number) for number in range(RESTING_LANES))))
+    assert len(lanes.in_turn()) == RESTING_LANES
+
+
+def test_a_claim_that_only_parked_jobs_passes_the_turn_on() -> None:
+    lanes = Lanes(0.25)
+    lanes.look(looked(Lane("a", 0, 100.0, 1), Lane("b", 0, 100.0, 2)))
+    assert lanes.in_turn()[0].queue == "a"
+    lanes.claimed([], 0, parked=500)
+    assert lanes.in_turn()[0].queue == "b"
+    lanes.claimed([], 0)
+    assert lanes.in_turn()[0].queue == "b"
 
 
 @pytest.mark.parametrize("queues", [2, 3, 4, 8])

@@ -206,6 +206,8 @@ def test_who_cannot_listen_says_so_once_and_looks_for_jobs(tree: Tree) -> None:
         run_one(tree, str(number))
     wait_for(lambda: lines(workers, "Idle workers are not woken by NOTIFY, and look for jobs every 0.2 s: "))
     assert len(lines(workers, "NOTIFY")) == 1
+    assert len(lines(workers, "the connection of DJANGO_JOBS['LISTEN_DSN'] cannot be had: ")) == 1
+    assert "the connection broke" not in workers.log  # it never was
     assert "secret" not in workers.log
     assert workers.stop() == 0
 
