@@ -102,6 +102,7 @@ class Claimer:
         """End the rest once, since another process of this supervisor found more than it can take."""
         self._idle_until = 0.0
         self._looked_idle = False
+        self._woken = True
 
     def step(self) -> float:
         """Claim if there is room; return the seconds until the next step unless something happens before."""
