@@ -13,7 +13,6 @@ from psycopg.pq import TransactionStatus
 
 from django_jobs import InvalidJob
 from django_jobs.engines import postgresql_direct as direct
-from django_jobs.migrations import _postgresql
 from django_jobs.models import Job
 from django_jobs.queue import arguments, enqueue_many
 from tests.app.jobs import nothing
@@ -167,22 +166,6 @@ def test_a_call_that_is_refused_while_others_are_under_way_leaves_the_connection
             take.enqueue_many([take.call(number) for number in range(3_000)])
         after = nothing.enqueue(2)
     assert jobs(engine) == [before, after]
-
-
-@beside_others
-@on_postgresql
-def test_one_constraint_has_the_rules_of_all_and_everybody_may_call_what_it_calls(engine: Engine) -> None:
-    rules = {item.name for item in Job._meta.constraints if hasattr(item, "condition") and not hasattr(item, "fields")}
-    assert set(_postgresql.RULES) == rules
-    found = sql(
-        engine,
-        "SELECT conname FROM pg_constraint WHERE conrelid = 'django_jobs_job'::regclass AND contype = 'c'",
-    )
-    assert found == [("django_jobs_sound",)]
-    acl = sql(
-        engine, "SELECT '=X/' || current_user = ANY (proacl::text[]) FROM pg_proc WHERE proname = 'django_jobs_sound'"
-    )
-    assert acl == [(True,)]
 
 
 def test_a_function_of_another_file_is_no_longer_djangos() -> None:
