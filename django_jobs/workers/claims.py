@@ -160,8 +160,11 @@ class Claimer:
         return self._assign(found, wanted)
 
     def _is_turn_of_parked(self) -> bool:
-        """Jobs that others parked take turns with the rest; when none are known, they are tried once a second."""
-        if time.monotonic() - self._parked_checked_at >= PARKED_SECONDS:
+        """Jobs that others parked take turns with the rest; when none are known, they are tried once a second.
+
+        But not before what somebody told of: that is not parked yet, and looks tell of those that are.
+        """
+        if not self._woken and time.monotonic() - self._parked_checked_at >= PARKED_SECONDS:
             self._parked_waiting = True
         self._parked_turn = self._parked_waiting and not self._parked_turn
         return self._parked_turn

@@ -252,7 +252,7 @@ def test_one_that_was_woken_for_a_job_rests_a_moment_after_it_and_does_not_claim
     nothing.enqueue()
     claimer._looks._at = 0.0
     claimer._look()  # it knows the lane
-    claimer._parked_checked_at = time.monotonic()
+    claimer._parked_checked_at = 0.0  # it is long ago that it tried what is parked
     asked: list[str] = []
     for name in ("claim", "claim_parked", "look", "next_due"):
         monkeypatch.setattr(engine, name, _noting(asked, name, getattr(engine, name)))
@@ -261,6 +261,7 @@ def test_one_that_was_woken_for_a_job_rests_a_moment_after_it_and_does_not_claim
     assert claimer.idle
     assert asked == ["claim"]
     # Nobody told of this one: whether there is more is asked at once.
+    claimer._parked_checked_at = time.monotonic()
     nothing.enqueue()
     claimer._alert = Alert()
     claimer._idle_until, claimer._looked_idle = 0.0, False
