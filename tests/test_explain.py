@@ -30,6 +30,11 @@ def claim(engine: Engine, lease: float = 30) -> None:
     assert engine.claim(order).jobs
 
 
+def in_whole_seconds(job: Job) -> str:
+    """Return what is said of a job, its times in whole seconds: a loaded machine lets tenths of one pass."""
+    return re.sub(r"\b(\d+)\.\d s\b", r"\1 s", job.explain())
+
+
 def settle(engine: Engine, job: Job, status: str, counts: Any, error: str, delay: float | None = None) -> None:
     claim(engine)
     job.refresh()
@@ -162,9 +167,9 @@ def test_a_job_of_a_paused_queue_or_type_says_by_whom_since_when_and_until_when(
     Pause.objects.using(engine.alias).update(created_at=Now() - timedelta(seconds=180))
     says = "but its queue 'default' was paused by ada 3 min ago for another 30 min (No paper)."
     assert job.explain().startswith("Due for ")
-    assert job.explain().endswith(says)
+    assert in_whole_seconds(job).endswith(says)
     pause(type=nothing)
-    assert f"(No paper) and its type '{TYPE}' was paused 0.0 s ago until it is resumed." in job.explain()
+    assert f"(No paper) and its type '{TYPE}' was paused 0 s ago until it is resumed." in in_whole_seconds(job)
     Job.objects.using(engine.alias).update(run_at=Now() + timedelta(hours=3, seconds=1))
     assert job.explain().startswith("The first run is due in 3 h; but its queue 'default' was paused by ada")
     Pause.objects.using(engine.alias).update(until=Now() - timedelta(seconds=1))
@@ -186,7 +191,7 @@ def test_a_job_that_may_expire_says_when_and_that_it_is_about_to(engine: Engine)
     job = nothing.using(expires=601).enqueue()
     assert job.explain().endswith("; it is cancelled unless it starts within 10 min.")
     Job.objects.using(engine.alias).update(expires_at=Now() - timedelta(seconds=5))
-    assert "but the time by which it had to start passed 5.0 s ago: it is about to be cancelled." in job.explain()
+    assert "but the time by which it had to start passed 5 s ago: it is about to be cancelled." in in_whole_seconds(job)
     engine.cancel_expired(10)
     assert job.explain().endswith("ago: The time by which it had to start passed before a worker took it.")
 
@@ -195,9 +200,9 @@ def test_a_job_that_a_person_cancelled_says_who_and_why(engine: Engine) -> None:
     job = nothing.enqueue()
     settle(engine, job, "ready", "attempt", "ValueError: no")
     job.cancel(by="ada", why="Wrong order.")
-    assert job.explain() == "Cancelled 0.0 s ago by ada: Wrong order."
+    assert in_whole_seconds(job) == "Cancelled 0 s ago by ada: Wrong order."
     other = nothing.enqueue().cancel()
-    assert other.explain() == "Cancelled 0.0 s ago by a person: no reason given."
+    assert in_whole_seconds(other) == "Cancelled 0 s ago by a person: no reason given."
 
 
 def test_a_running_job_that_was_asked_to_stop_says_so_with_its_age(engine: Engine) -> None:
@@ -208,10 +213,10 @@ def test_a_running_job_that_was_asked_to_stop_says_so_with_its_age(engine: Engin
     history = [{**line, "at": at(engine, 3)} for line in job.history]
     Job.objects.using(engine.alias).update(history=history)
     says = (
-        "(run 1); it was asked to stop 3.0 s ago by ada: enough: its handler is told with a heartbeat (every 10 s), and "
+        "(run 1); it was asked to stop 3 s ago by ada: enough: its handler is told with a heartbeat (every 10 s), and "
         "it is cancelled when its run ends, leased for another 30 s."
     )
-    assert job.explain().endswith(says)
+    assert in_whole_seconds(job).endswith(says)
     Job.objects.using(engine.alias).update(history=[{**line, "at": None} for line in job.history])
     assert "it was asked to stop some time ago by ada" in job.explain()
     run = Run(job.pk, 1, "w:1")

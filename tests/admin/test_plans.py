@@ -15,6 +15,7 @@ from django.test import RequestFactory
 from django_jobs.admin import listing
 from django_jobs.engines.base import Engine
 from django_jobs.models import Job
+from django_jobs.report import status
 from tests.engines.common import on_postgresql
 from tests.engines.test_plans import FINISHED, UNFINISHED, read
 from tests.plans import explained
@@ -62,15 +63,27 @@ def lists(query: dict[str, str]) -> Any:
     return list(found.result_list)
 
 
-def test_no_list_reads_the_whole_table(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "LOOK_BACK", 20_000)
+def fill(engine: Engine) -> None:
     with connections[engine.alias].cursor() as cursor:
         for statement in (FINISHED, UNFINISHED, "ANALYZE django_jobs_job"):
             cursor.execute(statement, [])
+
+
+def test_no_list_reads_the_whole_table(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "LOOK_BACK", 20_000)
+    fill(engine)
     for query, most in PAGES:
         with watched(engine.alias) as nodes:
             lists(query)
         assert 0 < read(nodes) <= most, query
+
+
+def test_what_is_parked_is_counted_by_the_indexes_that_hold_it(engine: Engine) -> None:
+    fill(engine)
+    with watched(engine.alias) as nodes:
+        assert sum(queue["parked"] for queue in status()["queues"]) == 5_100
+    by = {node["Index Name"] for node in nodes if "Index Name" in node}
+    assert {"django_jobs_parked", "django_jobs_suspects"} <= by
 
 
 def test_the_index_of_keys_serves_beginnings_in_any_collation(engine: Engine) -> None:
