@@ -78,9 +78,10 @@ def test_a_job_that_is_refused_leaves_the_session_usable(
     def refused(connection: Any, name: str, given: Any, *others: Any) -> Any:
         return made(connection, name, {**given, "priority": b"1000"}, *others)
 
-    with monkeypatch.context() as patched, pytest.raises(IntegrityError, match="django_jobs_numbers"):
+    with monkeypatch.context() as patched:
         patched.setattr(direct, "prepared", refused)
-        take.enqueue(1)
+        with pytest.raises(IntegrityError, match="django_jobs_numbers"):
+            take.enqueue(1)
     assert is_idle(engine)
     take.enqueue(2)
     assert len(jobs(engine)) == before + 1
@@ -112,8 +113,9 @@ def test_a_session_that_was_ended_is_made_anew_for_the_next_job(
         wait_for(lambda: other.sql("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", pid) == [(0,)])
         return made(*given)
 
-    with monkeypatch.context() as patched, pytest.raises(OperationalError):
+    with monkeypatch.context() as patched:
         patched.setattr(direct, "prepared", cut)
-        take.enqueue(1)
+        with pytest.raises(OperationalError):
+            take.enqueue(1)
     take.enqueue(2)
     assert len(jobs(engine)) == before + 1
