@@ -163,8 +163,11 @@ def _known(raw: Any, sql: bytes) -> bytes | None:
     return name
 
 
-def begin(connection: BaseDatabaseWrapper, name: str, parameters: Mapping[str, Any]) -> Callable[[], Rows]:
-    """Send a statement; return what waits for its rows. Nothing else can be done with the connection until then."""
+def begin(connection: BaseDatabaseWrapper, name: str, parameters: Mapping[str, Any], keep: bool) -> Callable[[], Rows]:
+    """Send a statement, one that the session is to `keep` or not; return what waits for its rows.
+
+    Nothing else can be done with the connection until then.
+    """
     connection.validate_thread_sharing()
     raw: Any = connection.connection
     sql, names = numbered(name)
@@ -180,7 +183,11 @@ def begin(connection: BaseDatabaseWrapper, name: str, parameters: Mapping[str, A
     raw.lock.acquire()
     try:
         with connection.wrap_database_errors:
-            raw.pgconn.send_query_params(sql, values)
+            known = _known(raw, sql) if keep else None
+            if known is None:
+                raw.pgconn.send_query_params(sql, values)
+            else:
+                raw.pgconn.send_query_prepared(known, values)
             raw.pgconn.flush()
     except BaseException:
         raw.lock.release()

@@ -85,10 +85,10 @@ def begin(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any]
 
     Nothing else can be done with the connection until then. Where that is not possible it is executed at once.
     """
-    connection.ensure_connection()
+    keeps = _keeps(connection)
     if direct.is_open(connection):
-        return direct.begin(connection, name, parameters)
-    found = rows(connection, name, parameters)
+        return direct.begin(connection, name, parameters, keeps)
+    found = _rows(connection, name, parameters, keeps)
     return lambda: found
 
 
