@@ -131,10 +131,12 @@ class PostgreSQLArchive(Archive):
 
     def delete(self, age: timedelta, limit: int) -> int:
         with self.engine.connection.cursor() as cursor:
-            given: list[Any] = [age, limit]
+            # Twice, so that neither the search nor the deletion reads days that are not old.
+            old = "archived_at < statement_timestamp() - %s"
+            given: list[Any] = [age, age, limit]
             cursor.execute(
-                "DELETE FROM django_jobs_archivedjob WHERE (id, archived_at) IN ("
-                "SELECT id, archived_at FROM django_jobs_archivedjob WHERE archived_at < statement_timestamp() - %s LIMIT %s)",
+                f"DELETE FROM django_jobs_archivedjob WHERE {old} AND (id, archived_at) IN ("
+                f"SELECT id, archived_at FROM django_jobs_archivedjob WHERE {old} LIMIT %s)",
                 given,
             )
             return int(cursor.rowcount)

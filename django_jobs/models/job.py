@@ -72,7 +72,8 @@ class Job(JobRecord):
                 "run_at",
                 "id",
                 name="django_jobs_parked",
-                condition=Q(parked__isnull=False),
+                # Without the suspects, which have their own: the planner is not to take one for the other.
+                condition=Q(parked__in=["type", "pause"]),
             ),
             # Seldom any: they are run in due order, whatever their queue.
             models.Index(fields=["run_at", "id"], name="django_jobs_suspects", condition=Q(parked="suspect")),

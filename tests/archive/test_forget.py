@@ -16,6 +16,7 @@ from django_jobs.models import ArchivedJob
 from django_jobs.queue import archive as rounds
 from tests.archive.common import DAY, age_archive, archived, ended, go_round, here, partitions
 from tests.engines.common import alone, beside_others, on_postgresql, sql
+from tests.engines.test_plans import plans
 from tests.harness import wait_for
 from tests.threads import Session, session, wait_for_blocked
 
@@ -280,6 +281,19 @@ def test_all_old_rows_are_deleted_in_batches(engine: Engine, monkeypatch: pytest
     found = archive(engine.alias)
     assert [found.delete(7 * DAY, 2) for _ in range(4)] == [2, 2, 1, 0]
     assert ArchivedJob.objects.using(engine.alias).count() == 0
+
+
+@on_postgresql
+@alone
+def test_days_that_are_not_old_are_not_read_to_delete_what_is(engine: Engine) -> None:
+    ended(engine, "done", 2)
+    go_round(engine)
+    age_archive(engine, 3)
+    ended(engine, "done", 2)
+    go_round(engine)
+    assert len(partitions(engine)) == 2
+    nodes = plans(engine, partial(archive(engine.alias).delete, 7 * DAY, 500))
+    assert not [node for node in nodes if str(node.get("Relation Name", "")).startswith("django_jobs_archivedjob_")]
 
 
 @on_postgresql

@@ -164,7 +164,13 @@ def test_the_row_of_a_living_child_that_others_deleted_is_made_again(engine: Eng
     worker = tables.worker()
     worker._register()
     worker._register()  # the answer to the first may be lost
-    assert WorkerRow.objects.using(engine.alias).get().heartbeat_at is not None
+    made = WorkerRow.objects.using(engine.alias).get()
+    assert made.heartbeat_at is not None
+    plan = tables.plan
+    assert (made.pk, made.threads, made.types, made.queues) == (
+        tables.child.incarnation, plan.settings.threads, list(plan.types), plan.queues and list(plan.queues)
+    )  # fmt: skip
+    assert WorkerRow.objects.using(engine.alias).filter(queues__isnull=plan.queues is None).exists()
     WorkerRow.objects.using(engine.alias).all().delete()
     tables.map.beat(time.monotonic())
     worker._step()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import struct
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -18,7 +20,7 @@ from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.fitness import Fitness
 from django_jobs.workers.link import Link
 from django_jobs.workers.outage import LONGEST_PAUSE, Breaks, Outage
-from django_jobs.workers.pace import Pace
+from django_jobs.workers.pace import AHEAD_CHARACTERS, Pace
 from django_jobs.workers.seats import SEATS, Phase, Region, Seat, SeatMap, State
 from tests.processes.common import with_tables
 
@@ -256,6 +258,39 @@ def test_more_is_claimed_than_there_are_threads_only_when_measured_as_quick() ->
     assert pace.ahead(["mixed"]) == 0
     pace.forget()
     assert pace.ahead(["quick"]) == 0
+
+
+def test_fewer_are_claimed_ahead_the_larger_their_arguments() -> None:
+    pace = Pace(threads=4)
+    for _ in range(20):
+        pace.record("quick", 0.001)
+    pace.weigh(["x" * 1_000] * 3)
+    assert pace.ahead(["quick"]) == 200
+    pace.weigh(["x" * 100_000, "x" * 300_000])
+    assert pace.ahead(["quick"]) == AHEAD_CHARACTERS // 200_000
+    # It is remembered for some claims, and then no more.
+    pace.weigh(["x"])
+    assert AHEAD_CHARACTERS // 200_000 < pace.ahead(["quick"]) < 200
+    for _ in range(30):
+        pace.weigh(["x"])
+    assert pace.ahead(["quick"]) == 200
+
+
+def test_memory_that_only_the_start_needed_is_given_back_and_what_is_needed_after_all_comes_again() -> None:
+    code = (
+        "from django_jobs.workers import posix\n"
+        "def shared():\n"
+        "    with open('/proc/self/smaps_rollup') as file:\n"
+        "        return sum(int(line.split()[1]) for line in file if line.startswith(('Shared_Clean', 'Private_Clean')))\n"
+        "import decimal, sqlite3, ssl\n"
+        "before = shared()\n"
+        "posix.give_back_memory()\n"
+        "assert shared() < before / 2, (shared(), before)\n"
+        "assert sqlite3.connect(':memory:').execute('SELECT 1').fetchone() == (1,)\n"
+        "assert ssl.create_default_context() and decimal.Decimal(1) / 3\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_doorbell_rings_once_for_many_and_wakes_a_later_wait() -> None:
