@@ -19,7 +19,7 @@ from django_jobs import log
 from django_jobs.conf import conf
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
-from django_jobs.engines.values import NewJob, Settlement
+from django_jobs.engines.values import NewJob, Settlement, Word
 
 WINDOW_SECONDS = 0.05
 # After an error nothing is sent for so long: the next would be likely to meet the same.
@@ -81,6 +81,23 @@ def ready(found: Engine, queue: str | None) -> None:
         transaction.on_commit(hook, using=found.alias, robust=True)
 
 
+def word_for(found: Engine, queue: str) -> Word | None:
+    """Return what is to be sent along with a job that is stored now, if it is to be told of and is a transaction of its own."""
+    connection = found.connection
+    # What is not connected yet says of itself that it does not commit by itself.
+    if not found.notifies or not conf().listen or connection.in_atomic_block or not connection.autocommit:
+        return None
+    return Word(queue) if _window.take(found.alias, queue) else None
+
+
+def passed_on(found: Engine, word: Word) -> None:
+    """Send a word that did not go along with what was stored."""
+    if not word.sent:
+        _tell(found.alias, word.queue)
+    elif word.error is not None:
+        _failed(word.error)
+
+
 def ready_if_due(found: Engine, jobs: Iterable[NewJob]) -> None:
     """Do so for each queue in which one of these jobs is due now."""
     terms = {id(job.terms): job.terms for job in jobs}.values()
@@ -100,10 +117,17 @@ def _hook(alias: str, queue: str) -> Callable[[], None]:
 
 
 def _send(alias: str, queue: str) -> None:
-    if not _window.take(alias, queue):
-        return
+    if _window.take(alias, queue):
+        _tell(alias, queue)
+
+
+def _tell(alias: str, queue: str) -> None:
     try:
         engine(alias).notify(queue)
     except Exception as error:
-        _window.hold(ERROR_SECONDS)
-        log.wake_up_failed(error)
+        _failed(error)
+
+
+def _failed(error: Exception) -> None:
+    _window.hold(ERROR_SECONDS)
+    log.wake_up_failed(error)

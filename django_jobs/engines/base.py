@@ -13,7 +13,7 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs.engines.idle import close_if_dead, close_if_unusable, in_transaction
-from django_jobs.engines.values import ClaimOrder, ClaimResult, Done, Expired, Lane, Look, NewJob, Run, Settlement
+from django_jobs.engines.values import ClaimOrder, ClaimResult, Done, Expired, Lane, Look, NewJob, Run, Settlement, Word
 from django_jobs.models import Job
 
 # What a statement can raise that reached no database, or was not answered. OSError: the driver waits with a selector,
@@ -97,7 +97,8 @@ class Engine(ABC):
         return WorkingConnection(self.connection)
 
     @abstractmethod
-    def insert(self, new: NewJob) -> Job: ...
+    def insert(self, new: NewJob, word: Word | None = None) -> Job:
+        """Insert a job without a key. A word may be sent along, in a transaction of its own after that of the job."""
 
     def storing(self) -> AbstractContextManager[None]:
         """Open the transaction, or savepoint, in which many jobs are stored."""

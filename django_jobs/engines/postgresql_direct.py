@@ -8,7 +8,7 @@ about the connection is unusual, nothing is sent from here.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -18,11 +18,12 @@ import psycopg
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql import base as postgresql
 from django.db.backends.utils import CursorWrapper
-from psycopg.generators import execute, fetch_many
+from psycopg.generators import execute, fetch_many, send
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
+from django_jobs.engines.postgresql_wake import NOTIFY
 from django_jobs.engines.sql import numbered
-from django_jobs.engines.values import as_text
+from django_jobs.engines.values import Word, as_text
 
 Rows = list[tuple[bytes | None, ...]]
 # Values by the names of parameters, as the server reads them whatever it wants there. A NUL is in none of them.
@@ -77,8 +78,17 @@ def _are_as_made(*functions: Any) -> bool:
     return all(file.startswith((_DJANGO, _PSYCOPG)) for file in files)
 
 
-def prepared(connection: BaseDatabaseWrapper, name: str, texts: Texts, meanwhile: Callable[[], object]) -> Rows | None:
-    """Execute a statement that the session keeps, or keeps from now on; None, and nothing was done, if it cannot be kept."""
+def prepared(
+    connection: BaseDatabaseWrapper,
+    name: str,
+    texts: Texts,
+    meanwhile: Callable[[], object],
+    word: Word | None = None,
+) -> Rows | None:
+    """Execute a statement that the session keeps, or keeps from now on; None, and nothing was done, if it cannot be kept.
+
+    A word is sent behind it without waiting for its answer, if it is a transaction of its own.
+    """
     connection.validate_thread_sharing()
     raw: Any = connection.connection
     sql, names = numbered(name)
@@ -86,12 +96,53 @@ def prepared(connection: BaseDatabaseWrapper, name: str, texts: Texts, meanwhile
         known = _known(raw, sql)
         if known is None:
             return None
-        raw.pgconn.send_query_prepared(known, [texts[name] for name in names])
+        values = [texts[name] for name in names]
+        if word is not None and raw.pgconn.transaction_status == IDLE:
+            return _followed(raw, known, values, meanwhile, word)
+        raw.pgconn.send_query_prepared(known, values)
         try:
             meanwhile()
         finally:
             rows = _answer(raw)
         return rows
+
+
+def _followed(raw: Any, known: bytes, values: list[bytes | None], meanwhile: Callable[[], object], word: Word) -> Rows:
+    """Execute a kept statement and send a NOTIFY in one go, each in a transaction of its own."""
+    pgconn = raw.pgconn
+    pgconn.enter_pipeline_mode()
+    try:
+        pgconn.send_query_prepared(known, values)
+        pgconn.pipeline_sync()
+        pgconn.send_query_params(NOTIFY, [word.queue.encode()])
+        pgconn.pipeline_sync()
+        pgconn.flush()
+        word.sent = True
+        try:
+            meanwhile()
+        finally:
+            stored, told = raw.wait(_both(pgconn))
+    finally:
+        _leave_pipeline(raw)
+    if told.status == ExecStatus.FATAL_ERROR:
+        word.error = psycopg.errors.error_from_result(told)
+    return _rows(stored)
+
+
+def _leave_pipeline(raw: Any) -> None:
+    try:
+        raw.pgconn.exit_pipeline_mode()
+    except psycopg.Error:
+        raw.close()  # it broke, or the wait was interrupted: nobody could say what its next answer belongs to
+
+
+def _both(pgconn: Any) -> Generator[Any, Any, list[Any]]:
+    yield from send(pgconn)
+    found = []
+    for _ in range(2):
+        found += yield from fetch_many(pgconn)
+        yield from fetch_many(pgconn)  # where its transaction ended
+    return found
 
 
 def _known(raw: Any, sql: bytes) -> bytes | None:
@@ -112,8 +163,11 @@ def _known(raw: Any, sql: bytes) -> bytes | None:
     return name
 
 
-def begin(connection: BaseDatabaseWrapper, name: str, parameters: Mapping[str, Any]) -> Callable[[], Rows]:
-    """Send a statement; return what waits for its rows. Nothing else can be done with the connection until then."""
+def begin(connection: BaseDatabaseWrapper, name: str, parameters: Mapping[str, Any], keep: bool) -> Callable[[], Rows]:
+    """Send a statement, one that the session is to `keep` or not; return what waits for its rows.
+
+    Nothing else can be done with the connection until then.
+    """
     connection.validate_thread_sharing()
     raw: Any = connection.connection
     sql, names = numbered(name)
@@ -129,7 +183,11 @@ def begin(connection: BaseDatabaseWrapper, name: str, parameters: Mapping[str, A
     raw.lock.acquire()
     try:
         with connection.wrap_database_errors:
-            raw.pgconn.send_query_params(sql, values)
+            known = _known(raw, sql) if keep else None
+            if known is None:
+                raw.pgconn.send_query_params(sql, values)
+            else:
+                raw.pgconn.send_query_prepared(known, values)
             raw.pgconn.flush()
     except BaseException:
         raw.lock.release()
@@ -141,6 +199,10 @@ def _answer(raw: Any) -> Rows:
     # Mostly all is sent by now; to be told so first would take another look at the socket.
     unsent = raw.pgconn.flush()
     (result,) = raw.wait((execute if unsent else fetch_many)(raw.pgconn))
+    return _rows(result)
+
+
+def _rows(result: Any) -> Rows:
     if result.status == ExecStatus.TUPLES_OK:
         columns, value = range(result.nfields), result.get_value
         return [tuple([value(row, column) for column in columns]) for row in range(result.ntuples)]

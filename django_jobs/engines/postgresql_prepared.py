@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_jobs.engines import postgresql_direct as direct
 from django_jobs.engines.postgresql_session import is_pooled
 from django_jobs.engines.sql import statement
+from django_jobs.engines.values import Word
 
 IDLE = psycopg.pq.TransactionStatus.IDLE
 
@@ -58,6 +59,7 @@ def row_of(
     parameters: Callable[[], dict[str, Any]],
     texts: direct.Texts,
     meanwhile: Callable[[], object],
+    word: Word | None = None,
 ) -> Sequence[Any]:
     """Execute a small statement, of which the cursors would take most of the time, and return its only row.
 
@@ -66,7 +68,7 @@ def row_of(
     keeps = _keeps(connection)
     if keeps and direct.is_open(connection):
         try:
-            found = direct.prepared(connection, name, texts, meanwhile)
+            found = direct.prepared(connection, name, texts, meanwhile, word)
         except DatabaseError as error:
             if not isinstance(error.__cause__, psycopg.errors.InvalidSqlStatementName):
                 raise
@@ -83,10 +85,10 @@ def begin(connection: BaseDatabaseWrapper, name: str, parameters: dict[str, Any]
 
     Nothing else can be done with the connection until then. Where that is not possible it is executed at once.
     """
-    connection.ensure_connection()
+    keeps = _keeps(connection)
     if direct.is_open(connection):
-        return direct.begin(connection, name, parameters)
-    found = rows(connection, name, parameters)
+        return direct.begin(connection, name, parameters, keeps)
+    found = _rows(connection, name, parameters, keeps)
     return lambda: found
 
 

@@ -14,16 +14,16 @@ from django_jobs.conf import conf
 from django_jobs.engines import postgresql_prepared as prepared
 from django_jobs.engines.base import HOLDER_FIELDS, Engine, WorkingConnection, milliseconds
 from django_jobs.engines.made import Draft
-from django_jobs.engines.values import NewJob, Terms
+from django_jobs.engines.values import NewJob, Terms, Word
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 
 
 class PostgreSQLStoring(Engine):
-    def insert(self, new: NewJob) -> Job:
+    def insert(self, new: NewJob, word: Word | None = None) -> Job:
         connection, draft = self.connection, Draft(self.alias, new)
         with WorkingConnection(connection):
-            row = prepared.row_of(connection, "insert", new.parameters, new.texts, draft.prepare)
+            row = prepared.row_of(connection, "insert", new.parameters, new.texts, draft.prepare, word)
         return draft.made(connection, row)
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:

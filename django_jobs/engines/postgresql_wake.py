@@ -22,7 +22,7 @@ LOCK_MILLISECONDS = 50
 SEND_SECONDS = 2.0
 _CHANNEL = "'django_jobs:' || 'django_jobs_job'::regclass::oid"
 # One statement, and so one transaction: a wake-up that a crash takes away costs one poll, and is not worth an fsync.
-_NOTIFY = (
+NOTIFY = (
     "SELECT set_config('synchronous_commit', 'off', true), "
     f"set_config('lock_timeout', '{LOCK_MILLISECONDS}', true), pg_notify({_CHANNEL}, $1)"
 ).encode()
@@ -43,7 +43,7 @@ def send(connection: BaseDatabaseWrapper, payload: str) -> None:
         return
     if pgconn.pipeline_status == PipelineStatus.OFF:
         with raw.lock:
-            ask(raw, _NOTIFY, [payload.encode()], SEND_SECONDS)
+            ask(raw, NOTIFY, [payload.encode()], SEND_SECONDS)
 
 
 def ask(raw: Any, command: bytes, values: list[bytes | None], seconds: float) -> None:

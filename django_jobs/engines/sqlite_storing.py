@@ -11,7 +11,7 @@ from django.db import OperationalError, transaction
 from django_jobs.conf import conf
 from django_jobs.engines.base import HOLDER_FIELDS, Engine, milliseconds
 from django_jobs.engines.sqlite_parts import LATER, UNLESS_TAKEN, one_of, stored
-from django_jobs.engines.values import NewJob
+from django_jobs.engines.values import NewJob, Word
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
 
@@ -42,7 +42,7 @@ class SQLiteStoring(Engine):
                 "(ENQUEUE_TIMEOUT); try again when it is over."
             ) from error
 
-    def insert(self, new: NewJob) -> Job:
+    def insert(self, new: NewJob, word: Word | None = None) -> Job:
         return self._inserted(new, "")[0]
 
     def insert_keyed(self, new: NewJob, key: str) -> Job | None:

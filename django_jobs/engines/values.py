@@ -71,6 +71,18 @@ class NewJob(NamedTuple):
         return {**self.terms.texts, "payload": self.payload.encode(), "idempotency_key": as_text(self.idempotency_key)}
 
 
+class Word:
+    """What idle workers are to be told of a queue when something is stored; `sent` if that went along with it."""
+
+    __slots__ = ("error", "queue", "sent")
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.sent = False
+        # Why it could not be sent; what was stored is.
+        self.error: Exception | None = None
+
+
 class Lane(NamedTuple):
     """A priority of a queue, and the place in it from which on its waiting jobs are read.
 

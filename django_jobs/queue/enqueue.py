@@ -30,11 +30,20 @@ def enqueue(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: di
     if not using.detached:
         refuse_split_transaction(transaction_elsewhere(found.alias), found.alias)
     if new.idempotency_key is None:
-        job = found.insert(new)
-        if new.terms.is_due:
-            notify.ready(found, new.terms.queue)
-        return job
+        return _insert(found, new)
     return _insert_once(found, new, new.idempotency_key)
+
+
+def _insert(found: Engine, new: NewJob) -> Job:
+    if not new.terms.is_due:
+        return found.insert(new)
+    word = notify.word_for(found, new.terms.queue)
+    job = found.insert(new, word)
+    if word is None:
+        notify.ready(found, new.terms.queue)
+    else:
+        notify.passed_on(found, word)
+    return job
 
 
 def _insert_once(found: Engine, new: NewJob, key: str) -> Job:
