@@ -121,6 +121,24 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _words(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(x, str) and x for x in value):
+        raise ValueError("give a list of parts of names, as ['password', 'token'], or an empty one")
+    return tuple(word.lower() for word in value)
+
+
+def _limit_or_none(value: Any) -> float | None:
+    return None if value is None else _duration(value)
+
+
+def _url(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.startswith(("https://", "http://")) or not value.isprintable():
+        raise ValueError("give an address that begins with https:// or http://, or None")
+    return value
+
+
 def _dsn(value: Any) -> str | None:
     if value is None:
         return None
@@ -180,6 +198,10 @@ class Conf:
     idempotency_window: float = _setting(86_400.0, _duration)
     effect_window: float = _setting(2_592_000.0, _duration)
     stats_for: float = _setting(2_592_000.0, _duration)
+    dead_letter_alert: int | None = _setting(None, _whole_or_none)
+    queue_age_alert: float | None = _setting(None, _limit_or_none)
+    alert_webhook: str | None = _setting(None, _url, secret=True)
+    redact: tuple[str, ...] = _setting(("password", "token", "secret"), _words)
     max_payload_bytes: int = _setting(MIB, _whole)
     max_result_bytes: int = _setting(MIB, _whole)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from django.db import connections
 
 
 def explained(statement: str, parameters: Any, context: Any) -> list[dict[str, Any]]:
@@ -20,3 +23,16 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for inner in plan.get("Plans", ()):
         yield from _nodes(inner)
+
+
+@contextmanager
+def watched(alias: str) -> Iterator[list[dict[str, Any]]]:
+    """Collect every node of the plan of every statement, each run under EXPLAIN ANALYZE before it is run."""
+    nodes: list[dict[str, Any]] = []
+
+    def explain(execute: Any, statement: str, parameters: Any, many: bool, context: Any) -> Any:
+        nodes.extend(explained(statement, parameters, context))
+        return execute(statement, parameters, many, context)
+
+    with connections[alias].execute_wrapper(explain):
+        yield nodes

@@ -54,6 +54,10 @@ def test_given_values_are_taken_and_durations_may_be_timedeltas(settings: Any) -
         "LISTEN_DSN": "postgresql://me@db:5432/shop",
         "BACKOFF": (1, 2, 60),
         "ENQUEUE_TIMEOUT": timedelta(milliseconds=1),
+        "DEAD_LETTER_ALERT": 100,
+        "QUEUE_AGE_ALERT": timedelta(minutes=5),
+        "ALERT_WEBHOOK": "https://chat.example/hook",
+        "REDACT": ["PIN"],
     }
     assert conf() == Conf(
         queues=("mail", "default"),
@@ -65,6 +69,10 @@ def test_given_values_are_taken_and_durations_may_be_timedeltas(settings: Any) -
         listen_dsn="postgresql://me@db:5432/shop",
         backoff=Backoff(base=1, factor=2, cap=60),
         enqueue_timeout=0.001,
+        dead_letter_alert=100,
+        queue_age_alert=300.0,
+        alert_webhook="https://chat.example/hook",
+        redact=("pin",),
     )
 
 
@@ -88,10 +96,12 @@ def test_settings_that_cannot_be_used_raise_when_read_with_every_fault(settings:
     with pytest.raises(BadSetting) as caught:
         conf()
     known = (
-        "ARCHIVE_FOR, ATOMIC_IDLE, BACKOFF, DEAD_RETENTION, DEFAULT_TIMEOUT, DRAIN, EFFECT_WINDOW, ENQUEUE_TIMEOUT, "
+        "ALERT_WEBHOOK, ARCHIVE_FOR, ATOMIC_IDLE, BACKOFF, DEAD_LETTER_ALERT, DEAD_RETENTION, DEFAULT_TIMEOUT, DRAIN, "
+        "EFFECT_WINDOW, ENQUEUE_TIMEOUT, "
         "HEARTBEAT, IDEMPOTENCY_WINDOW, KEEP_DONE, LEASE, LISTEN, LISTEN_DSN, MAX_ATTEMPTS, MAX_JOBS_PER_PROCESS, "
         "MAX_PAYLOAD_BYTES, MAX_PROCESS_MEMORY, MAX_RESULT_BYTES, MAX_UNCOUNTED, MISSED_GRACE, OLDEST_SHARE, "
-        "POLL_INTERVAL, PROCESSES, QUEUES, SHUTDOWN_GRACE, SOLO_MEMORY, SOLO_PROCESSES, STATS_FOR, THREADS"
+        "POLL_INTERVAL, PROCESSES, QUEUES, QUEUE_AGE_ALERT, REDACT, SHUTDOWN_GRACE, SOLO_MEMORY, SOLO_PROCESSES, "
+        "STATS_FOR, THREADS"
     )
     assert str(caught.value) == (
         "DJANGO_JOBS['THREADS'] is 0; give a whole number from 1 to 1,000. "
@@ -107,7 +117,7 @@ def test_a_setting_that_is_no_dict_is_named(given: object) -> None:
 @pytest.mark.parametrize("key", [0, None, "", "LEASES", "threads", ("LEASE",)])
 def test_an_unknown_key_is_named_with_the_known_ones(key: object) -> None:
     (found,) = problems({key: 1})
-    assert found.startswith(f"DJANGO_JOBS has an unknown key {key!r}; known are ARCHIVE_FOR, ATOMIC_IDLE, ")
+    assert found.startswith(f"DJANGO_JOBS has an unknown key {key!r}; known are ALERT_WEBHOOK, ARCHIVE_FOR, ")
     assert found.endswith(" THREADS.")
 
 
@@ -233,7 +243,7 @@ def test_a_connection_string_that_cannot_be_used_is_named_without_being_shown(va
 
 
 def test_a_connection_string_is_not_shown_with_the_settings() -> None:
-    assert "secret" not in repr(Conf(listen_dsn="postgresql://me:secret@db/x"))
+    assert "hidden" not in repr(Conf(listen_dsn="postgresql://me:hidden@db/x", alert_webhook="https://x/hidden"))
 
 
 @pytest.mark.parametrize("given", [{"HEARTBEAT": 11}, {"LEASE": 29}, {"LEASE": 9, "HEARTBEAT": 3.01}])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from django_jobs.models import Job
 from django_jobs.report import status
 from tests.engines.common import on_postgresql
 from tests.engines.test_plans import FINISHED, UNFINISHED, read
-from tests.plans import explained
+from tests.plans import watched
 
 pytestmark = [on_postgresql, pytest.mark.django_db(databases="__all__")]
 # The most rows that each list may read of 117,500: one page, what its partial index holds, or the limit of what is
@@ -40,19 +38,6 @@ PAGES: list[tuple[dict[str, str], int]] = [
     ({"q": "done500"}, 1_000),
     ({"q": "nothing"}, 50),
 ]
-
-
-@contextmanager
-def watched(alias: str) -> Iterator[list[dict[str, Any]]]:
-    """Collect every node of the plan of every statement, each run under EXPLAIN ANALYZE before it is run."""
-    nodes: list[dict[str, Any]] = []
-
-    def explain(execute: Any, statement: str, parameters: Any, many: bool, context: Any) -> Any:
-        nodes.extend(explained(statement, parameters, context))
-        return execute(statement, parameters, many, context)
-
-    with connections[alias].execute_wrapper(explain):
-        yield nodes
 
 
 def lists(query: dict[str, str]) -> Any:

@@ -14,8 +14,8 @@ from django_jobs.admin import schedule_panel
 from django_jobs.engines.base import Engine
 from django_jobs.models.schedule import Schedule
 from tests.admin.site import Site
-from tests.admin.test_plans import watched
 from tests.engines.common import on_postgresql
+from tests.plans import watched
 
 pytestmark = [on_postgresql, pytest.mark.django_db(databases="__all__")]
 SCHEDULES = """

@@ -1,0 +1,178 @@
+"""What jobs a person looks for, as a value: a page shows them, an act upon all of them goes through them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from django.db.models import BooleanField, Func, JSONField, Q, Value
+from django.db.models.fields.json import KeyTransform
+
+from django_jobs.engines import jobs_alias
+from django_jobs.exceptions import InvalidJob, shown
+from django_jobs.models import Job, JobQuerySet
+from django_jobs.models.clock import Clock, for_row
+
+STATES = ("due", "later", "retries", "parked", "running", "done", "dead-letters", "dead", "failed", "cancelled")
+# Which time of a job in a state `since` and `until` are about: what the list of that state shows.
+MOMENTS = {
+    "due": "run_at",
+    "later": "run_at",
+    "retries": "run_at",
+    "parked": "run_at",
+    "running": "last_started_at",
+    "done": "finished_at",
+    "dead-letters": "finished_at",
+    "dead": "finished_at",
+    "failed": "finished_at",
+    "cancelled": "finished_at",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """Jobs by what they are. All that is given has to hold; what is left out may be anything.
+
+    `state`: one of STATES. `since` and `until`: aware times, of which the second is not within; of the time that MOMENTS
+    names, and of `created_at` without a state. `worker`: the incarnation that runs it. `error`: a part of the last error, in
+    any case. `argument`: the way to a value in the arguments, as `args.0` or `kwargs.order.id`, and the value there as a
+    person writes it: `42` finds the number and the text.
+    """
+
+    state: str = ""
+    queue: str = ""
+    type: str = ""
+    priority: int | None = None
+    tag: str = ""
+    worker: str = ""
+    schedule: str = ""
+    error: str = ""
+    argument: tuple[str, str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.state and self.state not in STATES:
+            raise InvalidJob(f"The state is {shown(self.state)}; give one of {', '.join(STATES)}.")
+        if self.argument is not None:
+            steps(self.argument[0])
+
+    @property
+    def moment(self) -> str:
+        """The column that `since` and `until` are about."""
+        return MOMENTS.get(self.state, "created_at")
+
+    def rows(self, table: JobQuerySet | None = None) -> JobQuerySet:
+        """Return the jobs, in no order; of all jobs of the jobs' database if no others are given."""
+        rows = table if table is not None else Job.objects.using(jobs_alias())
+        rows = _in_state(rows, self.state)
+        alike = {name: getattr(self, name) for name in ("queue", "type", "schedule") if getattr(self, name)}
+        if self.priority is not None:
+            alike["priority"] = self.priority
+        if self.worker:
+            alike["locked_by__startswith"] = f"{self.worker}:"
+        rows = rows.filter(**alike)
+        if self.since is not None:
+            rows = rows.filter(**{f"{self.moment}__gte": for_row(self.since, rows.db)})
+        if self.until is not None:
+            rows = rows.filter(**{f"{self.moment}__lt": for_row(self.until, rows.db)})
+        return self._by_content(rows)
+
+    def _by_content(self, rows: JobQuerySet) -> JobQuerySet:
+        """Narrow by what no index holds, last."""
+        if self.tag:
+            rows = rows.filter(_HasTag("meta", Value(self.tag)))
+        if self.error:
+            rows = rows.filter(last_error__icontains=self.error)
+        if self.argument is not None:
+            rows = rows.annotate(sought=_at(self.argument[0])).filter(_reads_as(self.argument[1]))
+        return rows
+
+    @property
+    def reads_content(self) -> bool:
+        """Whether something is asked for that is found only by reading one row after the other."""
+        return bool(self.tag or self.error or self.argument is not None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is given, as JSON can hold it."""
+        given = {name: value for name, value in asdict(self).items() if value not in ("", None)}
+        return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Sought:
+        """Return what `as_json` was made of; raise InvalidJob if it was not."""
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(set(given) - known):
+            raise InvalidJob(f"Jobs are sought by {shown(unknown[0])}; known are {', '.join(sorted(known))}.")
+        values = dict(given)
+        for name in ("since", "until"):
+            if name in values:
+                values[name] = datetime.fromisoformat(values[name])
+        if "argument" in values:
+            values["argument"] = tuple(values["argument"])
+        return cls(**values)
+
+
+def steps(path: str) -> list[str]:
+    """Return the steps of the way to an argument; raise InvalidJob if it is none."""
+    found = path.split(".")
+    if found[0] not in ("args", "kwargs") or len(found) < 2 or not all(found):
+        raise InvalidJob(
+            f"The way to an argument is {shown(path)}; give args.0 for the first one by its place, kwargs.order_id for one by "
+            "its name, and further names and places behind a dot for what is in it."
+        )
+    return found
+
+
+def _in_state(rows: JobQuerySet, state: str) -> JobQuerySet:
+    """Narrow to a state so that the partial index which holds its rows serves."""
+    match state:
+        case "":
+            return rows
+        case "due":
+            return rows.due()
+        case "later":
+            return rows.ready().filter(parked__isnull=True, run_at__gt=Clock())
+        case "retries":
+            return rows.retries().filter(parked__isnull=True)
+        case "parked":
+            return rows.parked()
+        case "running":
+            return rows.running()
+        case "dead-letters":
+            return rows.dead_letters()
+        case _:
+            return rows.filter(status=state)
+
+
+class _HasTag(Func):
+    output_field = BooleanField()
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return self.as_sql(compiler, connection, template="jsonb_exists(%(expressions)s)", arg_joiner=" -> 'tags', ")
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        template = "EXISTS (SELECT 1 FROM json_each(%(expressions)s))"
+        return self.as_sql(compiler, connection, template=template, arg_joiner=", '$.tags') WHERE value = (")
+
+
+def _at(path: str) -> Any:
+    """Return what is in the arguments at the end of a way."""
+    found: Any = "payload"
+    for step in steps(path):
+        found = KeyTransform(step, found)
+    return found
+
+
+def _reads_as(text: str) -> Q:
+    """Match a text, and the value that it is as JSON."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return Q(sought=text)
+    return Q(sought=text) | (
+        Q(sought__isnull=False, sought=Value(None, JSONField())) if value is None else Q(sought=value)
+    )
