@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any
+
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import DateTimeField
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+
+from django_jobs import registry
+from django_jobs.admin import beside, shown, zoned
+from django_jobs.admin.acts import ActsAdmin
+from django_jobs.admin.listing import numbered
+from django_jobs.admin.why import WHY_LIMIT
+from django_jobs.engines import jobs_alias
+from django_jobs.models import ArchivedJob, Effect, Job, Worker, find
+from django_jobs.models.clock import from_row
+from django_jobs.models.schedule import Schedule
+
+ARGUMENTS_APART = 50
+EFFECTS_NAMED = 5
+
+
+class JobPages(ActsAdmin):
+    """The page of a job."""
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        job = self.get_object(request, unquote(object_id))
+        if job is None:
+            return self._not_here(request, object_id)
+        if not self.has_view_permission(request, job):
+            raise PermissionDenied
+        beside.with_held([job])
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Job %d") % job.pk,
+            "subtitle": None,
+            "opts": self.opts,
+            "original": job,
+            "media": self.media,
+            "job": job,
+            "state": shown.badge(job, job.clock),
+            "explanation": job.explain(),
+            **self._acts_upon(request, job),
+            "why_limit": WHY_LIMIT,
+            "facts": list(_facts(job)),
+            "times": _times(job),
+            **_left_by(request, job),
+            "arguments": _arguments(job.payload),
+            "progress": shown.progress(job.progress),
+            "result": None if job.result is None else shown.as_json(job.result),
+            "runs": list(shown.runs(job.history, job.clock, _workers(job))),
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "admin/django_jobs/job/detail.html", context)
+
+    def _not_here(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Lead to the page of a job that is archived by now."""
+        for job_id in numbered(unquote(object_id)):
+            if isinstance(find(jobs_alias(), job_id), ArchivedJob):
+                return HttpResponseRedirect(reverse("admin:django_jobs_archivedjob_change", args=[job_id]))
+        return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+
+    def _acts_upon(self, request: HttpRequest, job: Any) -> dict[str, str]:
+        """Return the addresses of what may be done to a job, by this person and in its state."""
+        under_way = job.status in (Job.Status.READY, Job.Status.RUNNING)
+        act = "cancel" if under_way else "requeue"
+        return {f"{act}_url": self.url_of(act, job.pk)} if act in self.acts and self.may(request, act) else {}
+
+
+def _facts(job: Any) -> Iterator[tuple[str, Any]]:
+    yield _("type"), _type(job)
+    yield _("queue"), format_html('<a href="{}">{}</a>', _list_of(queue=job.queue), job.queue)
+    yield _("priority"), job.priority
+    yield _("attempt"), shown.attempts(job)
+    yield _("runs"), _("%(runs)d, %(losses)d losses in a row") % {"runs": job.token, "losses": job.losses}
+    yield _("timeout"), _("none") if job.timeout is None else f"{job.timeout:g} s"
+    if job.idempotency_key is not None:
+        key = (job.idempotency_key, job.get_key_holds_display())
+        yield _("idempotency key"), format_html('{} <span class="quiet">({})</span>', *key)
+    if job.schedule:
+        yield _("schedule"), _schedule(job)
+    if job.locked_by:
+        yield _("worker"), _holder(job)
+    if job.parked:
+        yield _("parked"), job.get_parked_display()
+    if (again := getattr(job, "requeued_as", None)) is not None:
+        yield _("requeued as"), format_html("{} {}", _("job"), shown.job_link(again))
+    if isinstance(job.meta, dict) and isinstance(before := job.meta.get("requeued_from"), int):
+        yield _("requeued from"), format_html("{} {}", _("job"), shown.job_link(before))
+    if job.cancel_reason is not None:
+        yield _("to be cancelled") if job.locked_by else _("cancelled"), job.cancel_reason
+    if job.meta:
+        yield _("meta"), shown.as_json(job.meta)
+
+
+def _left_by(request: HttpRequest, job: Any) -> dict[str, Any]:
+    """Return the effects that may have happened: the newest of them, how many more, and where they all are."""
+    found = Effect.objects.using(job._state.db).left_by(job)
+    newest = list(found[:EFFECTS_NAMED])
+    linked = request.user.has_perm("django_jobs.view_effect")
+    return {
+        "effects": [(_effect(effect, linked), effect.asks, shown.age(effect.asked_at, job.clock)) for effect in newest],
+        "more_effects": found.count() - len(newest) if len(newest) == EFFECTS_NAMED else 0,
+        "effects_url": f"{reverse('admin:django_jobs_effect_changelist')}?what=may-have-happened" if linked else "",
+    }
+
+
+def _effect(effect: Effect, linked: bool) -> str:
+    if not linked:
+        return format_html('<span class="dj-name">{}</span>', effect.key)
+    url = reverse("admin:django_jobs_effect_change", args=[effect.pk])
+    return format_html('<a href="{}" class="dj-name">{}</a>', url, effect.key)
+
+
+def _times(job: Any) -> list[tuple[str, str]]:
+    """Return all times of a job, the earliest first."""
+    fields = [field for field in job._meta.fields if isinstance(field, DateTimeField)]
+    known = [(getattr(job, field.name), field.verbose_name) for field in fields if getattr(job, field.name) is not None]
+    return [(str(name), shown.moment(at, job.clock)) for at, name in sorted(known, key=itemgetter(0))]
+
+
+def _type(job: Job) -> str:
+    link = format_html('<a href="{}">{}</a>', _list_of(type=job.type), shown.name(job.type))
+    if registry.find(job.type) is None:
+        return format_html('{} <span class="quiet">({})</span>', link, _("not known to this web process"))
+    return link
+
+
+def _schedule(job: Any) -> str:
+    """Return the schedule, as a link while it is there, with the slot by its clock."""
+    found = Schedule.objects.using(job._state.db).filter(name=job.schedule).only("pk", "timezone").first()
+    if found is None:
+        return format_html('{} <span class="quiet">({})</span>', job.schedule, _("gone"))
+    link = shown.schedule_link(found.pk, job.schedule)
+    zone = zoned.zone_or_none(found.timezone)
+    if job.slot is None or zone is None:
+        return link
+    slot = zoned.reading(from_row(job.slot, job._state.db), zone)
+    return format_html('{} <span class="quiet">({} {})</span>', link, _("slot"), slot)
+
+
+def _list_of(**filters: str) -> str:
+    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(filters)}"
+
+
+def _arguments(payload: Any) -> list[tuple[str, str]]:
+    """Return each argument with its place or name; many of them, or what enqueue would not have stored, as a whole."""
+    match payload:
+        case {"args": list() as args, "kwargs": dict() as kwargs} if len(args) + len(kwargs) <= ARGUMENTS_APART:
+            named = [*((str(place), value) for place, value in enumerate(args, 1)), *kwargs.items()]
+            return [(name, shown.as_json(value)) for name, value in named]
+        case _:
+            return [("", shown.as_json(payload))]
+
+
+def _holder(job: Any) -> str:
+    worker = Worker.objects.using(job._state.db).filter(pk=job.locked_by.partition(":")[0]).first()
+    if worker is None:
+        return format_html('{} <span class="quiet">({})</span>', job.locked_by, _("gone"))
+    return shown.worker_link(worker)
+
+
+def _workers(job: Any) -> dict[str, Worker]:
+    """Return the workers there are by the name that a history gives them."""
+    return {str(worker): worker for worker in Worker.objects.using(job._state.db).all()} if job.history else {}
