@@ -47,8 +47,8 @@ def job(row: JobRecord) -> Shown:
     return Shown(
         payload=arguments(row.type, row.payload),
         result=value(row.result),
-        progress=_texts(row.progress, found),
-        history=_texts(row.history, found),
+        progress=texts(row.progress, found),
+        history=texts(row.history, found),
         meta=value(row.meta),
         last_error=text(row.last_error, found),
         cancel_reason=None if row.cancel_reason is None else text(row.cancel_reason, found),
@@ -103,22 +103,21 @@ def text(given: str, secrets: Iterable[str] = ()) -> str:
     return _without(given, spans(given, words))
 
 
-def call_text(beginning: str, type_name: str = "") -> str:
-    """Return the beginning of a stored payload, which may be cut anywhere, masked as `arguments` does; still JSON if it was."""
-    return _masked_text(type_name, beginning, []) if conf().redact else beginning
-
-
-def _texts(given: Any, found: tuple[str, ...]) -> Any:
-    """Return a value masked by names, and each text in it as free text."""
-    if not conf().redact:
-        return given
+def texts(given: Any, secrets: Iterable[str] = ()) -> Any:
+    """Return a JSON value masked as `value` does, and each text in it as `text` does."""
+    found = tuple(secrets)
     if isinstance(given, str):
         return text(given, found)
     if isinstance(given, list):
-        return [_texts(item, found) for item in given]
+        return [texts(item, found) for item in given]
     if isinstance(given, dict):
-        return {name: MARK if hides(name) else _texts(item, found) for name, item in given.items()}
+        return {name: MARK if hides(name) else texts(item, found) for name, item in given.items()}
     return given
+
+
+def call_text(beginning: str, type_name: str = "") -> str:
+    """Return the beginning of a stored payload, which may be cut anywhere, masked as `arguments` does; still JSON if it was."""
+    return _masked_text(type_name, beginning, []) if conf().redact else beginning
 
 
 def _masked(given: Any, hidden: list[Any], depth: int = 0) -> Any:

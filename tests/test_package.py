@@ -44,6 +44,7 @@ LAYERS = [
     ["log"],
     ["notify"],
     ["pauses"],
+    ["waiting"],
     ["queue", "explain"],
     ["schedules", "effects"],
     ["decorators"],
