@@ -141,23 +141,23 @@ def _hidden(given: Any, hidden: list[Any]) -> str:
 def _masked_call(type_name: str, payload: Any, hidden: list[Any]) -> Any:
     match payload:
         case {"args": list() as args, **others}:
-            names = _names(type_name, len(args))
+            of_places = names(type_name, len(args))
             placed = [
                 _hidden(item, hidden) if hides(name) else _masked(item, hidden)
-                for name, item in zip(names, args, strict=True)
+                for name, item in zip(of_places, args, strict=True)
             ]
             return {"args": placed, **_masked(others, hidden)}
     return _masked(payload, hidden)
 
 
-def _names(type_name: str, number: int) -> list[str]:
+def names(type_name: str, number: int) -> list[str]:
     """Return the names of the parameters that take arguments by their place; empty ones where they are not known."""
     found = registry.find(type_name)
     if found is None:
         return [""] * number
-    names = list(found.shape.by_place[:number])
+    by_place = list(found.shape.by_place[:number])
     rest = [item.name for item in found.signature.parameters.values() if item.kind is item.VAR_POSITIONAL]
-    return names + (rest or [""]) * (number - len(names))
+    return by_place + (rest or [""]) * (number - len(by_place))
 
 
 def _masked_text(type_name: str, payload: str, hidden: list[Any]) -> str:
@@ -192,7 +192,7 @@ def _places(type_name: str, payload: str) -> Iterator[_Place]:
     if begin is None:
         return
     at = begin.end()
-    for name in _names(type_name, payload.count(",", at) + 1):
+    for name in names(type_name, payload.count(",", at) + 1):
         if payload[at : at + 1] in ("", "]"):
             return
         hidden = hides(name)
