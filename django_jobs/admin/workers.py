@@ -12,7 +12,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin import shown
+from django_jobs import redact
+from django_jobs.admin import beside, shown
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.engines import jobs_alias
 from django_jobs.explain import live_workers
@@ -91,7 +92,7 @@ class WorkerAdmin(QueueAdmin):
                 (_("incarnation"), worker.pk),
             ],
             "types": worker.types or [],
-            "running": [_line(job, worker.clock) for job in running[:RUNS_SHOWN]],
+            "running": [_line(job, worker.clock) for job in beside.with_calls(running[:RUNS_SHOWN])],
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/django_jobs/worker/detail.html", context)
@@ -102,11 +103,11 @@ def _running_on(worker: Worker) -> JobQuerySet:
     return found
 
 
-def _line(job: Job, clock: Any) -> dict[str, Any]:
+def _line(job: Any, clock: Any) -> dict[str, Any]:
     return {
         "job": shown.job_link(job.pk),
         "type": shown.name(job.type),
         "run": job.token,
         "since": shown.age(job.last_started_at, clock),
-        "progress": shown.progress(job.progress),
+        "progress": shown.progress(redact.texts(job.progress, job.secrets)),
     }
