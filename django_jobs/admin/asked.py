@@ -39,6 +39,7 @@ _WAY = re.compile(r"(?:args|kwargs)(?:[.\[][^=\s]*)?=")
 # In an address, a `+` that was not escaped is read as a space.
 _LOST_PLUS = re.compile(r":\d\d(?:\.\d+)? \d\d:?\d\d$")
 LONGEST = 1000
+LONGEST_AGO = 10 * 365 * 86400
 PRIORITY_LIMIT = 100
 
 
@@ -158,18 +159,20 @@ def _is_key(term: str, archived: bool) -> bool:
 
 
 def _times(given: Mapping[str, str]) -> dict[str, datetime]:
-    found = {name: _moment(name, given[name]) for name in ("since", "until") if name in given}
-    if "span" in given and "since" not in found:
+    if not given.keys() & {"since", "until", "span"}:
+        return {}
+    now = database_now(jobs_alias())
+    found = {name: _moment(name, given[name], now) for name in ("since", "until") if name in given}
+    if "span" in given:
         span = _one_of("span", given["span"], tuple(SPANS))
-        found["since"] = _midnight() if span == "today" else database_now(jobs_alias()) - _LENGTHS[span]
+        found.setdefault("since", _midnight(now) if span == "today" else now - _LENGTHS[span])
     return found
 
 
-def _moment(name: str, text: str) -> datetime:
-    """Return the time that a text says, or that is so long ago by the database's clock."""
+def _moment(name: str, text: str, now: datetime) -> datetime:
+    """Return the time that a text says, or that is so long ago."""
     if (seconds := durations.seconds(text)) is not None and text[-1].isalpha():
-        ago = timedelta(seconds=min(seconds, 10 * 365 * 86400))
-        return database_now(jobs_alias()) - ago
+        return now - timedelta(seconds=min(seconds, LONGEST_AGO))
     try:
         found = datetime.fromisoformat(text.replace(" ", "+") if _LOST_PLUS.search(text) else text)
     except ValueError:
@@ -183,7 +186,6 @@ def _moment(name: str, text: str) -> datetime:
     return (found if timezone.is_aware(found) else timezone.make_aware(found)).astimezone(UTC)
 
 
-def _midnight() -> datetime:
+def _midnight(now: datetime) -> datetime:
     zone = timezone.get_current_timezone() if settings.USE_TZ else timezone.get_default_timezone()
-    now = database_now(jobs_alias()).astimezone(zone)
-    return now.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
+    return now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)

@@ -45,7 +45,7 @@ class JobLists(QueueAdmin):
     search_fields = ("pk",)  # so that there is a field for the search, which is `asked.sought_of`
     search_help_text = gettext_lazy(
         "The id of a job; an idempotency key or its beginning; an argument as args.0=5 or kwargs.customer.id=7; a tag as "
-        "tag:billing. All else is looked for in the last errors: first of retries, then of dead letters, then of others."
+        "tag:billing. All else is looked for in the last errors, those of dead letters first."
     )
 
     class Media:

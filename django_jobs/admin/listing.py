@@ -15,6 +15,7 @@ from django.utils.functional import cached_property
 from django.utils.http import urlencode
 
 from django_jobs.admin import asked, beside
+from django_jobs.admin.known import known
 from django_jobs.admin.paging import LAST, Page, Place, page_at, place_of
 from django_jobs.admin.strands import Way, way
 from django_jobs.exceptions import InvalidJob
@@ -87,10 +88,9 @@ class JobChangeList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         self.may_see_archive = request.user.has_perm("django_jobs.view_archivedjob")
         self.page = self._page()
-        found = (
-            self.root_queryset.filter(pk__in=self.page.ids).annotate(error_end=Right("last_error", 300)).defer(*HEAVY)
-        )
-        jobs = {job.pk: job for job in beside.with_calls(beside.with_held(found))}
+        shown = self.root_queryset.filter(pk__in=self.page.ids).defer(*HEAVY)
+        found = shown.annotate(error_end=Right("last_error", 300), beginning=beside.BEGINNING)
+        jobs = {job.pk: job for job in beside.with_calls(beside.with_held(found, known(request).paused))}
         self.result_list = [jobs[pk] for pk in self.page.ids if pk in jobs]
         self.result_count = self.full_result_count = self.page.found
         self.show_full_result_count = self.can_show_all = self.multi_page = False
@@ -163,6 +163,13 @@ class JobChangeList(ChangeList):
         if not self.archived or self.sought is None or self.sought.error != term or not term:
             return ""
         return self.get_query_string({SEARCH_VAR: f"key:{term}"})
+
+    @property
+    def retries_url(self) -> str:
+        """Where an error is looked for that jobs may have which wait for another attempt."""
+        if self.archived or self.sought is None or not self.sought.reads_errors or self.sought.state:
+            return ""
+        return f"{reverse('admin:django_jobs_job_retries')}?{self.asked_query}"
 
     @property
     def argument_hint(self) -> str:

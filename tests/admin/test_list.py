@@ -110,15 +110,6 @@ def test_a_list_reads_no_large_column_and_counts_to_a_limit(site: Site, monkeypa
     assert "3 or more jobs" in page
 
 
-def test_what_no_index_finds_is_looked_for_among_the_newest(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = site.make("done"), site.make("done")
-    monkeypatch.setattr(listing, "LOOK_BACK", new.pk - old.pk)
-    assert site.ids(state="done") == [new.pk]
-    assert "Looked for among the newest" in text(site.list(state="done"))
-    assert site.ids() == [new.pk, old.pk]
-    assert "Looked for among the newest" not in text(site.list())
-
-
 @pytest.mark.parametrize("asked", [{"last_error__contains": "x"}, {"payload__args": "1"}, {"id__gt": "1"}])
 def test_no_address_asks_for_a_look_at_every_row(site: Site, asked: dict[str, Any]) -> None:
     assert site.list(**asked).status_code == 400
