@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.db import connections
 from django.http import HttpRequest
@@ -17,8 +18,11 @@ SCHEDULES_SHOWN = 50
 
 @dataclass(slots=True)
 class Known:
-    """`lanes`: the queues and priorities in which jobs wait. `served`, `types`: of workers. `paused`: kinds and names."""
+    """`now` is the database's. `lanes`: the queues and priorities in which jobs wait. `served` and `types` are of workers,
+    `paused` kinds and names.
+    """
 
+    now: datetime | None = None
     lanes: list[tuple[str, int]] = field(default_factory=list)
     schedules: list[str] = field(default_factory=list)
     workers: list[tuple[str, str]] = field(default_factory=list)
@@ -48,6 +52,8 @@ SELECT * FROM (SELECT 'worker', CAST(id AS text), host || ':' || CAST(pid AS tex
                  FROM django_jobs_worker ORDER BY host, pid, id) workers
 UNION ALL
 SELECT 'pause', kind, name, NULL, NULL FROM django_jobs_pause WHERE until IS NULL OR until > {now}
+UNION ALL
+SELECT 'now', {text}, NULL, NULL, NULL
 """
 _LOWER = (
     "(SELECT max(j.priority) FROM django_jobs_job j WHERE j.status = 'ready' AND j.parked IS NULL "
@@ -55,6 +61,10 @@ _LOWER = (
 )
 _NEXT = "(SELECT min(j.queue) FROM django_jobs_job j WHERE j.status = 'ready' AND j.parked IS NULL AND j.queue > waiting.queue)"
 _NOW = {"postgresql": "statement_timestamp()", "sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"}
+_TEXT = {
+    "postgresql": """to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')""",
+    "sqlite": "strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', 'now')",
+}
 
 
 def known(request: HttpRequest | None = None) -> Known:
@@ -71,7 +81,7 @@ def _ask() -> Known:
     connection = connections[jobs_alias()]
     found = Known()
     with connection.cursor() as cursor:
-        question = _KNOWN.format(lower=_LOWER, queue=_NEXT, now=_NOW[connection.vendor])
+        question = _KNOWN.format(lower=_LOWER, queue=_NEXT, now=_NOW[connection.vendor], text=_TEXT[connection.vendor])
         cursor.execute(question, [LANES_SHOWN, SCHEDULES_SHOWN])
         for kind, first, second, queues, types in cursor.fetchall():
             match kind:
@@ -79,6 +89,8 @@ def _ask() -> Known:
                     found.lanes.append((first, int(second)))
                 case "schedule":
                     found.schedules.append(first)
+                case "now":
+                    found.now = datetime.fromisoformat(first)
                 case "pause":
                     found.paused.add((first, second))
                 case _:

@@ -83,7 +83,7 @@ class JobChangeList(ChangeList):
 
     def asked_for(self, request: HttpRequest) -> Sought:
         given = {**request.GET.dict(), **({"state": self.state} if self.state else {})}
-        return asked.sought_of(given, archived=self.archived)
+        return asked.sought_of(given, archived=self.archived, now=known(request).now)
 
     def get_results(self, request: HttpRequest) -> None:
         self.may_see_archive = request.user.has_perm("django_jobs.view_archivedjob")
@@ -155,6 +155,14 @@ class JobChangeList(ChangeList):
     @property
     def count_text(self) -> str:
         return f"{self.page.found:,}"
+
+    @property
+    def error_url(self) -> str:
+        """Where to look for a number in errors."""
+        term = self.query.strip()
+        if self.sought is None or not term or self.sought.key != term:
+            return ""
+        return self.get_query_string({SEARCH_VAR: None, "error": term})
 
     @property
     def key_url(self) -> str:

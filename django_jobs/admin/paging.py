@@ -15,7 +15,7 @@ from django.db.models.sql.datastructures import BaseTable
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_jobs.admin.strands import Order, Way
+from django_jobs.admin.strands import Order, Strand, Way
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.queue.sought import ID_LIMIT
 
@@ -96,9 +96,11 @@ def _value(kind: Any, given: Any) -> Any:
 def page_at(way: Way, place: Place, *, size: int, most: int, looked: int) -> Page:
     """Return the page at a place: of `size` jobs, counted to `most`; of rows that have to be read, in the next `looked`."""
     found, end = _keys(way, place, size + 1 if way.rest is None else most, looked)
-    if place.is_backward and len(found) <= size and end is None:
-        # Nothing is before it: it is the first page, and a full one.
-        return page_at(way, Place(), size=size, most=most, looked=looked)
+    if len(found) <= size and end is None:
+        if place.side == BEFORE:  # nothing is before it: it is the first page, and a full one
+            return page_at(way, Place(), size=size, most=most, looked=looked)
+        if place.key is None:
+            return Page(found[::-1] if place.is_backward else found, len(found), is_capped=len(found) >= most)
     shown_keys = found[:size]
     beyond = Place(BEFORE if place.is_backward else AFTER, shown_keys[-1]) if len(found) > size else None
     page = Page(shown_keys[::-1] if place.is_backward else shown_keys, len(found))
@@ -106,9 +108,14 @@ def page_at(way: Way, place: Place, *, size: int, most: int, looked: int) -> Pag
     back = _back(place, shown_keys)
     page.previous, page.next = (beyond, back) if place.is_backward else (back, beyond)
     if way.rest is None:
-        page.found = sum(strand.rows.order_by()[:most].count() for strand in way.strands)
+        page.found = sum(_counted(strand, most) for strand in way.strands)
     page.is_capped = page.found >= most
     return page
+
+
+def _counted(strand: Strand, most: int) -> int:
+    # In their order: of a LIMIT without one PostgreSQL may expect to be filled soon by reading the table.
+    return int(strand.rows.order_by(*strand.order)[:most].count())
 
 
 def _back(place: Place, keys: list[Key]) -> Place | None:

@@ -64,15 +64,15 @@ def way(sought: Sought, table: QuerySet[Any], *, archived: bool = False) -> Way:
         return _errors_first(sought, table) if first else _newest(sought, table)
     if sought.state == "parked":
         return _parked(sought, table)
-    return _of_state(sought, [Strand(table, ORDERS[sought.state])])
+    return _told(sought, [Strand(Sought(state=sought.state).rows(table), ORDERS[sought.state])])
 
 
 def _parked(sought: Sought, table: QuerySet[Any]) -> Way:
     suspects = Strand(table.filter(parked=Job.Parked.SUSPECT), BY_DUE_TIME)
     others = Strand(table.filter(parked__in=[Job.Parked.TYPE, Job.Parked.PAUSE]), AS_PARKED)
     if sought.parked == Job.Parked.SUSPECT:
-        return _of_state(replace(sought, parked=""), [suspects])
-    return _of_state(sought, [others] if sought.parked else [suspects, others])
+        return _told(replace(sought, parked=""), [suspects])
+    return _told(sought, [others] if sought.parked else [suspects, others])
 
 
 def _keyed(sought: Sought, table: QuerySet[Any]) -> Strand:
@@ -82,17 +82,14 @@ def _keyed(sought: Sought, table: QuerySet[Any]) -> Strand:
     return Strand(replace(sought, key="").rows(table.filter(pk__in=found)), NEWEST)
 
 
-def _of_state(sought: Sought, strands: list[Strand]) -> Way:
+def _told(sought: Sought, strands: list[Strand]) -> Way:
+    """Narrow strands of a state by what their index tells; leave the rest to be read."""
     by_index = BY_INDEX.get(sought.state, set())
+    told = replace(Sought(), **{name: getattr(sought, name) for name in by_index})
     left = {name: None if name == "priority" else "" for name in by_index}
     rest = replace(sought, state="", since=None, until=None, **left)  # type: ignore[arg-type]
-    told = replace(Sought(state=sought.state, since=sought.since, until=sought.until), **_values(sought, by_index))
-    narrowed = [Strand(told.rows(strand.rows), strand.order) for strand in strands]
+    narrowed = [Strand(told.by_columns(sought.in_span(strand.rows)), strand.order) for strand in strands]
     return Way(narrowed, rest if rest != Sought() else None)
-
-
-def _values(sought: Sought, names: set[str]) -> dict[str, Any]:
-    return {name: getattr(sought, name) for name in names}
 
 
 def _newest(sought: Sought, table: QuerySet[Any]) -> Way:

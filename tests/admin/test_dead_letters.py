@@ -30,7 +30,9 @@ def groups(site: Site) -> list[Any]:
 
 
 def fill(site: Site) -> list[int]:
-    gone = [site.make("dead", type="a", last_error=f"Traceback\nOrderGone: order {n} is gone\n").pk for n in (7, 18, 1999)]
+    gone = [
+        site.make("dead", type="a", last_error=f"Traceback\nOrderGone: order {n} is gone\n").pk for n in (7, 18, 1999)
+    ]
     site.make("failed", type="b", last_error="OrderGone: order 5 is gone")
     site.make("failed", type="a", last_error="OSError: disk")
     site.make("cancelled", type="a", last_error="OrderGone: order 5 is gone")
@@ -140,7 +142,12 @@ def test_retries_are_narrowed_and_searched_as_jobs_are(site: Site) -> None:
     wanted = site.make(attempts=2, queue="mail", last_error="OSError: disk")
     site.make(attempts=2, queue="mail", last_error="ValueError: x")
     site.make("dead", queue="mail", last_error="OSError: disk")
-    for query in ({"q": "disk", "queue": "mail"}, {"error": "OSERROR"}, {"q": str(wanted.pk)}, {"error": "disk", "state": "dead"}):
+    for query in (
+        {"q": "disk", "queue": "mail"},
+        {"error": "OSERROR"},
+        {"q": str(wanted.pk)},
+        {"error": "disk", "state": "dead"},
+    ):
         answer = site.client.get(reverse(RETRIES), query)
         assert [job.pk for job in answer.context["cl"].result_list] == [wanted.pk], query
 
