@@ -47,7 +47,8 @@ def sought_of(query: Mapping[str, str], *, archived: bool = False, now: datetime
     """Return which jobs an address asks for; `archived`: of those in the archive. `now`: by the database's clock, if known.
 
     A search (`q`) is told by its form: `tag:` and `key:`, the way to an argument, a number as an id or a key. Any other is a
-    key if a job has one that begins so, else a part of an error. Raises InvalidJob, in the words of the page, where a value is none of its kind.
+    key if a job has one that begins so, else a part of an error. Raises InvalidJob, in the words of the page, where a value
+    is none of its kind.
     """
     given = {name: text.strip() for name in NAMES if (text := query.get(name) or "").strip()}
     for name, text in given.items():
