@@ -193,17 +193,16 @@ def test_a_state_that_there_is_not_shows_no_job(site: Site) -> None:
 def test_each_filter_narrows_to_its_jobs(site: Site) -> None:
     tagged = {"meta": {"tags": ["billing"]}}
     payload = {"args": [5, {"id": 7}], "kwargs": {"order_id": 42, "customer": {"id": 7}}}
-    wanted = site.make(
-        "running",
-        queue="mail",
-        type="shop.mail",
-        priority=8,
-        schedule="nightly",
-        locked_by="w7:1",
-        last_error="OSError: the disk is full",
-        payload=payload,
+    values: dict[str, Any] = {
+        "queue": "mail",
+        "type": "shop.mail",
+        "priority": 8,
+        "schedule": "nightly",
+        "last_error": "OSError: the disk is full",
+        "payload": payload,
         **tagged,
-    )
+    }
+    wanted = site.make("running", locked_by="w7:1", **values)
     every_state(site)
     asked: list[dict[str, str]] = [
         {"queue": "mail"},
@@ -225,6 +224,18 @@ def test_each_filter_narrows_to_its_jobs(site: Site) -> None:
     for query in asked:
         assert site.ids(**query) == [wanted.pk], query
         assert site.ids(**{**query, "state": "done"}) == [], query
+    ended = site.make("dead", **values)
+    parked = site.make(parked="pause", **values)
+    waiting = site.make(attempts=1, **values)
+    for state, job in {
+        "dead": ended,
+        "dead-letters": ended,
+        "parked": parked,
+        "due": waiting,
+        "retries": waiting,
+    }.items():
+        for query in asked:
+            assert site.ids(**{**query, "state": state}) == ([] if "worker" in query else [job.pk]), (query, state)
 
 
 def test_a_reason_and_a_span_of_time_narrow_too(site: Site) -> None:

@@ -22,7 +22,11 @@ NARROWED = [
     ("--tag", "TAG", "only those that have this tag"),
     ("--error", "TEXT", "only those whose last error contains this, in any case"),
     ("--argument", "PATH=VALUE", "only those called with this, as args.0=5 or kwargs.customer.id=7"),
-    ("--since", "TIME", "only those that ended, started or, without a status, were made then or later: a time, or 30m, 12h, 7d ago"),
+    (
+        "--since",
+        "TIME",
+        "only those that ended, started or, without a status, were made then or later: a time, or 30m, 12h, 7d ago",
+    ),
     ("--until", "TIME", "only those before"),
 ]
 MOST_SHOWN = 100
