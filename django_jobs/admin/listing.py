@@ -87,6 +87,7 @@ class JobChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         self.may_see_archive = request.user.has_perm("django_jobs.view_archivedjob")
+        self.may_act = any(self.model_admin.may(request, act) for act in self.model_admin.acts)
         self.page = self._page()
         shown = self.root_queryset.filter(pk__in=self.page.ids).defer(*HEAVY)
         found = shown.annotate(error_end=Right("last_error", 300), beginning=beside.BEGINNING)
@@ -186,6 +187,10 @@ class JobChangeList(ChangeList):
         return f"kwargs.{found[0]}" if found and self.sought is not None and self.sought.error else ""
 
     @property
+    def argument_url(self) -> str:
+        return self.get_query_string({SEARCH_VAR: self.argument_hint})
+
+    @property
     def asked_query(self) -> str:
         """What is asked for, as another list takes it."""
         return urlencode({} if self.sought is None else asked.query_of(self.sought))
@@ -206,7 +211,7 @@ class JobChangeList(ChangeList):
     @property
     def bulk_url(self) -> str:
         """Where an act upon all that is found is asked for, if that is installed."""
-        if self.archived or not self.narrowed or not self.page.keys:
+        if self.archived or not self.may_act or not self.narrowed or not self.page.keys:
             return ""
         return bulk_url(self.asked_query)
 

@@ -332,3 +332,10 @@ def test_an_act_upon_all_that_is_found_is_offered_where_there_is_one_and_somethi
     )
     for query in ({}, {"queue": "none"}, {"priority": "x"}):
         assert "/bulk/" not in site.list(**query).content.decode()
+
+
+def test_who_may_do_nothing_is_offered_no_act_upon_all(as_user: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = as_user("view_job")
+    site.make("dead")
+    monkeypatch.setattr(listing, "bulk_url", lambda query: f"/bulk/?{query}")
+    assert "/bulk/" not in site.list(state="dead").content.decode()

@@ -218,7 +218,7 @@ def test_what_was_looked_through_to_the_end_is_counted_exactly(site: Site) -> No
     answer = site.list(type="rare")
     assert ids(answer) == [rare.pk]
     assert "1 job" in text(answer)
-    assert "All jobs that there are in this direction were looked through." in text(answer)
+    assert "looked through" not in text(answer)
 
 
 def test_an_error_is_looked_for_in_dead_letters_before_all_others(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
