@@ -204,7 +204,7 @@ class _First(BaseTable):
 
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         sql, params = self.rows.query.get_compiler(connection=connection).as_sql()
-        return f"({sql}) {compiler.quote_name_unless_alias(self.table_alias)}", params
+        return f"({sql}) {connection.ops.quote_name(self.table_alias)}", params
 
 
 def first_rows(rows: QuerySet[Any], number: int) -> QuerySet[Any]:
