@@ -45,7 +45,7 @@ LAYERS = [
     ["notify"],
     ["pauses"],
     ["queue", "explain"],
-    ["schedules", "effects"],
+    ["schedules", "effects", "processes"],
     ["decorators"],
     ["scheduled"],
     ["workers"],
