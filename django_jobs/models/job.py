@@ -49,7 +49,11 @@ class Job(JobRecord):
     class Meta:
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
-        permissions = [("requeue_job", _("Can requeue jobs")), ("cancel_job", _("Can cancel jobs"))]
+        permissions = [
+            ("requeue_job", _("Can requeue jobs")),
+            ("cancel_job", _("Can cancel jobs")),
+            ("pause_queue", _("Can pause and resume queues and types")),
+        ]
         indexes = [
             models.Index(
                 "queue",
