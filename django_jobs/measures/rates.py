@@ -120,7 +120,8 @@ def _read(alias: str, since: datetime) -> list[_Row]:
 def _parsed(texts: list[str], length: int) -> list[Any]:
     """Return JSON lists of numbers, each of that length: all at once, which is several times as quick as one by one."""
     rest = [0] * length
-    return [(found + rest)[:length] for found in json.loads(f"[{','.join(texts)}]")]
+    lists = json.loads(f"[{','.join(texts)}]")
+    return [found if len(found) == length else (found + rest)[:length] for found in lists]
 
 
 def _grouped(pairs: Iterable[tuple[Any, Sequence[float]]]) -> dict[Any, Sequence[float]]:
