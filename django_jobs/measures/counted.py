@@ -77,11 +77,10 @@ def quantile(counts: Sequence[int], share: float) -> Quantile | None:
     total = sum(counts)
     if not total:
         return None
-    wanted, before = share * total, 0
-    for index, number in enumerate(counts):
-        if number and before + number >= wanted:
-            break
-        before += number
+    wanted = share * total
+    sums = list(accumulate(counts))
+    index = next(index for index, number in enumerate(counts) if number and sums[index] >= wanted)
+    number, before = counts[index], sums[index] - counts[index]
     low = CLASSES[index - 1] if index else 0.0
     if index >= len(CLASSES):
         return Quantile(CLASSES[-1], CLASSES[-1], None)

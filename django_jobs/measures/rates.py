@@ -109,7 +109,9 @@ def _read(alias: str, since: datetime) -> list[_Row]:
     stats = Stat.objects.using(alias).filter(minute__gte=for_row(since, alias)).annotate(**texts)
     columns = ("minute", "seconds", "queue", "type", *SUMS, *texts)
     found = list(stats.order_by("-minute").values_list(*columns)[:MOST])
-    lists = [_parsed([row[-place] for row in found], LISTS[name]) for place, name in enumerate(reversed(LISTS), start=1)]
+    lists = [
+        _parsed([row[-place] for row in found], LISTS[name]) for place, name in enumerate(reversed(LISTS), start=1)
+    ]
     times = {minute: from_row(minute, alias) for minute in {row[0] for row in found}}
     return [
         _Row(times[row[0]], row[1], row[2], row[3], [*row[4 : 4 + len(SUMS)], *runs, *waits, *attempts])
@@ -141,7 +143,9 @@ def _series(rows: list[_Row], since: datetime, now: datetime, width: int) -> lis
     groups = _grouped(((row.minute - since) // step, row.vector) for row in rows)
     number = (now - since) // step + 1
     return [
-        Bucket(since + index * step, since + (index + 1) * step, counted(groups[index]) if index in groups else Counted())
+        Bucket(
+            since + index * step, since + (index + 1) * step, counted(groups[index]) if index in groups else Counted()
+        )
         for index in range(number)
     ]
 

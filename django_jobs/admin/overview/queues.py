@@ -81,9 +81,7 @@ def _line(asked: Asked, queue: QueueDepth) -> dict[str, Any]:
     request, rates = asked.request, asked.found.get("rates")
     minute = rates.minute.get(queue.queue, Counted()) if rates else None
     pauses = [
-        pause
-        for pause in asked.found.get("pauses", ())
-        if pause.kind == Pause.Kind.QUEUE and pause.name == queue.queue
+        pause for pause in asked.found.get("pauses", ()) if pause.kind == Pause.Kind.QUEUE and pause.name == queue.queue
     ]
     return {
         "name": queue.queue,

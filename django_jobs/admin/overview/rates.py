@@ -153,7 +153,11 @@ def _mishaps(found: Rates) -> list[tuple[str, str, str, str]]:
     total = found.total
     of = [
         (_("repeats"), total.repeats, _("runs after one that was lost")),
-        (_("lease expirations"), total.lease_expirations, _("runs that were taken back, since nobody extended their lease")),
+        (
+            _("lease expirations"),
+            total.lease_expirations,
+            _("runs that were taken back, since nobody extended their lease"),
+        ),
         (_("lost leases"), total.lost_leases, _("ends that came too late, and were not stored")),
         (_("slots missed"), total.slots_missed, _("of schedules, found when they were over")),
     ]
