@@ -89,6 +89,18 @@ class Job(JobRecord):
                 name="django_jobs_unsuccessful",
                 condition=Q(status__in=["dead", "failed", "cancelled"]),
             ),
+            # In these two the admin pages through them in due order, and from the last ended; a job that succeeds at once
+            # is in neither.
+            models.Index(
+                fields=["run_at", "id"],
+                name="django_jobs_retries",
+                condition=Q(status="ready", parked__isnull=True, attempts__gt=0),
+            ),
+            models.Index(
+                fields=["finished_at", "id"],
+                name="django_jobs_dead_letters",
+                condition=Q(status__in=["dead", "failed"]),
+            ),
             # Only what may expire has an entry.
             models.Index(
                 fields=["expires_at"],
