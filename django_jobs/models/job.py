@@ -53,6 +53,7 @@ class Job(JobRecord):
             ("requeue_job", _("Can requeue jobs")),
             ("cancel_job", _("Can cancel jobs")),
             ("edit_job", _("Can change arguments, priority and due time of jobs")),
+            ("pause_queue", _("Can pause and resume queues and types")),
         ]
         indexes = [
             models.Index(

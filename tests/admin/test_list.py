@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 import django_jobs
-from django_jobs.admin import listing
+from django_jobs.admin import beside, listing
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.models import Job, Worker
 from tests.admin.conftest import As
 from tests.admin.site import Site, messages, text
+from tests.engines.common import on_postgresql
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 LATER = Now() + timedelta(minutes=5)
@@ -136,7 +138,10 @@ def test_an_action_on_all_that_a_filter_finds_is_refused(site: Site) -> None:
 
 
 def badges(page: Any) -> list[str]:
-    return re.findall(r'class="dj-state dj-state-([a-z]+)"', page if isinstance(page, str) else page.content.decode())
+    """Return the states that a page shows of jobs, without those of the pauses above them."""
+    content = page if isinstance(page, str) else page.content.decode()
+    jobs = re.sub(r'<ul class="dj-pauses">.*?</ul>', "", content, flags=re.DOTALL)
+    return re.findall(r'class="dj-state dj-state-([a-z]+)"', jobs)
 
 
 @pytest.mark.parametrize("what", [{"queue": "mail"}, {"type": "shop.mail"}])
@@ -339,3 +344,16 @@ def test_who_may_do_nothing_is_offered_no_act_upon_all(as_user: As, monkeypatch:
     site.make("dead")
     monkeypatch.setattr(listing, "bulk_url", lambda query: f"/bulk/?{query}")
     assert "/bulk/" not in site.list(state="dead").content.decode()
+
+
+@on_postgresql
+def test_a_list_that_takes_too_long_says_so_when_it_is_read_and_when_an_act_is_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = site.make("dead")
+    monkeypatch.setattr("django_jobs.admin.bounded.SECONDS", 0.3)
+    monkeypatch.setattr(beside, "BEGINNING", RawSQL("SELECT pg_sleep(30)::text", []))  # of each row
+    for answer in (site.list(), site.act_on_list("requeue", job)):
+        assert answer.status_code == 503
+        assert "The database did not answer" in text(answer)
+    assert job.refresh().status == "dead"
