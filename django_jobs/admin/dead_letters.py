@@ -8,14 +8,13 @@ from typing import Any
 
 from django.db.models import Count, Max, Min, QuerySet
 from django.db.models.functions import Now
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import redact
 from django_jobs.admin import asked, shown
-from django_jobs.admin.listing import bulk_url
 from django_jobs.admin.paging import first_rows
 from django_jobs.admin.strands import LAST_ENDED
 from django_jobs.engines import jobs_alias
@@ -95,3 +94,11 @@ def _group(row: dict[str, Any], sought: Sought, may_requeue: bool) -> Group:
         list_url=listed,
         requeue_url=requeue,
     )
+
+
+def bulk_url(query: str) -> str:
+    """Return where an act upon many is asked for; empty if there is no such page."""
+    try:
+        return f"{reverse('admin:django_jobs_bulkact_add')}?{query}"
+    except NoReverseMatch:
+        return ""

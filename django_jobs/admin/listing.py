@@ -11,7 +11,7 @@ from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.db.models.functions import Right
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.http import urlencode
 
@@ -98,7 +98,6 @@ class JobChangeList(ChangeList):
     def _find(self, request: HttpRequest) -> None:
         self.may_see_archive = request.user.has_perm("django_jobs.view_archivedjob")
         self.any_paused = bool(known(request).paused) and not self.archived
-        self.may_act = any(self.model_admin.may(request, act) for act in self.model_admin.acts)
         self.page = self._page()
         shown = self.root_queryset.filter(pk__in=self.page.ids).defer(*HEAVY)
         found = shown.annotate(error_end=Right("last_error", 300), beginning=beside.BEGINNING)
@@ -218,20 +217,6 @@ class JobChangeList(ChangeList):
             return ""
         found = f"{reverse('admin:django_jobs_archivedjob_changelist')}?{self.asked_query}" if self.narrowed else ""
         return found if self.may_see_archive else ""
-
-    @property
-    def bulk_url(self) -> str:
-        """Where an act upon all that is found is asked for, if that is installed."""
-        if self.archived or not self.may_act or not self.narrowed or not self.page.keys:
-            return ""
-        return bulk_url(self.asked_query)
-
-
-def bulk_url(query: str) -> str:
-    try:
-        return f"{reverse('admin:django_jobs_bulkact_add')}?{query}"
-    except NoReverseMatch:
-        return ""
 
 
 def search(queryset: QuerySet[Job], term: str) -> QuerySet[Job]:

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from django_jobs.admin import dead_letters, listing
+from django_jobs.admin import dead_letters
 from tests.admin.conftest import As
 from tests.admin.site import Site, text
 
@@ -126,7 +126,6 @@ def test_a_requeue_of_a_group_is_offered_to_those_who_may_where_there_is_such_an
 
 def test_who_may_not_requeue_is_offered_none(as_user: As, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "bulk_url", lambda query: f"/bulk/?{query}")
-    monkeypatch.setattr(listing, "bulk_url", lambda query: f"/bulk/?{query}")
     site = as_user("view_job")
     fill(site)
     assert "Requeue all" not in text(site.client.get(reverse(DEAD_LETTERS)))

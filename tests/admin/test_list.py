@@ -326,26 +326,6 @@ def test_who_may_not_see_the_archive_is_not_led_there(as_user: As) -> None:
     assert "archivedjob" not in site.list(q="no such text").content.decode()
 
 
-def test_an_act_upon_all_that_is_found_is_offered_where_there_is_one_and_something_is_asked_for(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.make("dead", queue="mail", last_error="x: disk")
-    monkeypatch.setattr(listing, "bulk_url", lambda query: f"/bulk/?{query}")
-    assert (
-        "/bulk/?state=dead&amp;queue=mail&amp;error=disk"
-        in site.list(state="dead", q="disk", queue="mail").content.decode()
-    )
-    for query in ({}, {"queue": "none"}, {"priority": "x"}):
-        assert "/bulk/" not in site.list(**query).content.decode()
-
-
-def test_who_may_do_nothing_is_offered_no_act_upon_all(as_user: As, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = as_user("view_job")
-    site.make("dead")
-    monkeypatch.setattr(listing, "bulk_url", lambda query: f"/bulk/?{query}")
-    assert "/bulk/" not in site.list(state="dead").content.decode()
-
-
 @on_postgresql
 def test_a_list_that_takes_too_long_says_so_when_it_is_read_and_when_an_act_is_asked_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
