@@ -1,3 +1,4 @@
+from django_jobs.models.alert import Alert
 from django_jobs.models.archived_job import ArchivedJob, find
 from django_jobs.models.effect import Effect, EffectQuerySet
 from django_jobs.models.job import Job, JobQuerySet
@@ -5,9 +6,11 @@ from django_jobs.models.pause import Pause
 from django_jobs.models.schedule import Schedule, ScheduleQuerySet
 from django_jobs.models.schedule_state import ScheduleState
 from django_jobs.models.stat import Stat
+from django_jobs.models.stat_total import StatTotal
 from django_jobs.models.worker import Worker
 
 __all__ = [
+    "Alert",
     "ArchivedJob",
     "Effect",
     "EffectQuerySet",
@@ -18,6 +21,7 @@ __all__ = [
     "ScheduleQuerySet",
     "ScheduleState",
     "Stat",
+    "StatTotal",
     "Worker",
     "find",
 ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 # Upper ends in seconds of the classes of waits and runs; the last class has no end.
@@ -24,7 +25,20 @@ CLASSES = (
     900.0,
     3600.0,
 )
-COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "stopped", "lost_leases", "repeats")
+COUNTERS = (
+    "done",
+    "retried",
+    "failed",
+    "dead",
+    "cancelled",
+    "stopped",
+    "lost_leases",
+    "repeats",
+    "lease_expirations",
+    "slots_missed",
+)
+
+MINUTE = 60  # seconds, of which a row is until it is folded
 
 
 class Stat(models.Model):
@@ -50,6 +64,8 @@ class Stat(models.Model):
     stopped = models.BigIntegerField(_("stopped"), default=0)
     lost_leases = models.BigIntegerField(_("lost leases"), default=0)
     repeats = models.BigIntegerField(_("repeats"), default=0)
+    lease_expirations = models.BigIntegerField(_("leases that ran out"), default=0)
+    slots_missed = models.BigIntegerField(_("slots missed"), default=0)
     run_seconds = models.FloatField(_("seconds of all runs"), default=0.0)
     wait_seconds = models.FloatField(_("seconds of all waits"), default=0.0)
     runs = models.JSONField(_("runs by duration"))
@@ -63,6 +79,8 @@ class Stat(models.Model):
                 fields=["minute", "seconds", "queue", "type", "incarnation"], name="django_jobs_stat_key"
             )
         ]
+        # What was not folded yet is read for every scrape.
+        indexes = [models.Index(fields=["minute"], name="django_jobs_stat_new", condition=Q(seconds=MINUTE))]
 
     def __str__(self) -> str:
         return f"{self.type} on {self.queue} at {self.minute:%Y-%m-%d %H:%M}"

@@ -10,7 +10,8 @@ from django.db import transaction
 from django_jobs.engines.base import Engine
 from django_jobs.models import Stat
 from django_jobs.models.clock import database_now, for_row
-from django_jobs.models.stat import COUNTERS
+from django_jobs.models.stat import COUNTERS, MINUTE
+from django_jobs.queue import stat_totals
 
 MINUTES_FOR = timedelta(days=1)
 HOUR = 3600
@@ -31,6 +32,7 @@ def fold(engine: Engine) -> int:
             hours.setdefault((hour, row.queue, row.type), []).append(row)
         for (hour, queue, job_type), parts in sorted(hours.items()):
             _add(engine, Stat(minute=hour, seconds=HOUR, queue=queue, type=job_type, runs=[], waits=[]), parts)
+        stat_totals.add(engine, [row for row in rows if row.seconds == MINUTE])
         Stat.objects.using(engine.alias).filter(pk__in=[row.pk for row in rows]).delete()
     return len(rows)
 
