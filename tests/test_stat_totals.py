@@ -10,7 +10,7 @@ from django_jobs.models import Stat, StatTotal
 from django_jobs.queue import stat_totals, stats
 from tests.engines.common import beside_others, on_postgresql
 from tests.test_stats import make
-from tests.threads import session
+from tests.threads import session, wait_for_blocked
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -52,11 +52,14 @@ def test_what_is_folded_later_is_added_to_what_was_folded_before(engine: Engine)
 
 @on_postgresql
 def test_two_who_fold_at_once_lose_nothing_of_a_sum(engine: Engine) -> None:
+    make(engine, 4)
+    stats.fold(engine)  # so that there is a sum
     make(engine, 2)
     with session(engine.alias) as other:
         with transaction.atomic(using=engine.alias):
             assert stats.fold(engine) == 1
             other.do(lambda: make(engine, 3))
             folding = other.start(lambda: stats.fold(engine))
+            wait_for_blocked()
         assert folding.result(30) == 1
-    assert [row[2] for row in sums(engine)] == [6]
+    assert [row[2] for row in sums(engine)] == [9]
