@@ -22,6 +22,8 @@ from django_jobs.schedules.status import START
 from django_jobs.zones import BadZone, zone
 
 BIGGEST_ID = 2**63 - 1
+# Between two looks of somebody who watches, in seconds.
+FASTEST, SLOWEST = 0.2, 3600.0
 
 
 def refuse(said: str) -> NoReturn:
@@ -77,6 +79,13 @@ def duration(value: str | None, name: str) -> float | None:
     seconds = durations.seconds(value) or 0.0
     if not 0 < seconds <= LONGEST_DELAY:
         refuse(f"{name} is {value[:80]!r}; give {durations.WORDS} (ten years at most).")
+    return seconds
+
+
+def pace(value: str) -> float:
+    seconds = durations.seconds(value) or 0.0
+    if not FASTEST <= seconds <= SLOWEST:
+        refuse(f"--watch is {value[:80]!r}; give {durations.WORDS}, from {FASTEST:g} s to an hour.")
     return seconds
 
 

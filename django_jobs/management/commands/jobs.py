@@ -11,6 +11,7 @@ from django_jobs import report, report_schedules
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
 from django_jobs.management import acts, given, remedy, text, text_schedules
 from django_jobs.management.acts import Answer
+from django_jobs.management.watch import watch
 from django_jobs.models import Job
 from django_jobs.schedules.status import STATES
 
@@ -25,7 +26,7 @@ class Command(given.Checked):
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         add: Callable[..., CommandParser] = verbs.add_parser
         found = [
-            add("status", help="queues, pauses, finished counts and workers"),
+            _status(add("status", help="queues, pauses, finished counts and workers")),
             _list(add("list", help="the newest jobs")),
             _show(add("show", help="the whole story of one job")),
             _on_jobs(add("requeue", help="have jobs that ended run again (by filter: dead and failed ones)"), why=True),
@@ -43,6 +44,9 @@ class Command(given.Checked):
             verb.add_argument("--json", action="store_true", help="as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options.get("watch") is not None:
+            watch(lambda: self._status(options), given.pace(options["watch"]), self.stdout, options["json"])
+            return
         try:
             answer = getattr(self, f"_{options['verb']}", None)
             found = answer(options) if answer else getattr(acts, options["verb"])(options, self.stderr.write)
@@ -91,6 +95,18 @@ class Command(given.Checked):
     def _show(self, options: dict[str, Any]) -> Answer:
         story = report.story(report.job(given.job_id(options["id"])))
         return Answer(story, text.story(story))
+
+
+def _status(parser: CommandParser) -> CommandParser:
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const="2",
+        action=given.Once,
+        metavar="SECONDS",
+        help="show it again every so many seconds (default: 2), until Ctrl-C",
+    )
+    return parser
 
 
 def _list(parser: CommandParser) -> CommandParser:
