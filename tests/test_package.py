@@ -50,6 +50,7 @@ LAYERS = [
     ["scheduled"],
     ["workers"],
     ["report", "report_schedules", "checks", "admin"],
+    ["monitoring"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.

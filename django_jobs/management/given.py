@@ -82,6 +82,16 @@ def duration(value: str | None, name: str) -> float | None:
     return seconds
 
 
+def number(value: str, name: str, high: int) -> int:
+    if not (value.isascii() and value.isdecimal() and int(value[:20]) <= high):
+        refuse(f"{name} is {value[:80]!r}; give a whole number from 0 to {high:,}.")
+    return int(value)
+
+
+def queues(value: str | None) -> list[str] | None:
+    return None if value is None else [str(queue(name)) for name in value.split(",")]
+
+
 def pace(value: str) -> float:
     seconds = durations.seconds(value) or 0.0
     if not FASTEST <= seconds <= SLOWEST:

@@ -9,10 +9,11 @@ from django.db import DatabaseError, InterfaceError
 
 from django_jobs import report, report_schedules
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
-from django_jobs.management import acts, given, remedy, text, text_schedules
+from django_jobs.management import acts, checking, given, remedy, text, text_schedules
 from django_jobs.management.acts import Answer
 from django_jobs.management.watch import watch
 from django_jobs.models import Job
+from django_jobs.monitoring.levels import Level
 from django_jobs.schedules.status import STATES
 
 LONGEST_LIST = 10_000
@@ -20,9 +21,16 @@ MOST_SHOWN = 100
 
 
 class Command(given.Checked):
+    _is_check = False
     help = "Look at jobs and act on them; `jobs VERB --help` says more."
 
+    def run_from_argv(self, argv: list[str]) -> None:
+        self._is_check = "check" in argv[2:]
+        super().run_from_argv(argv)
+
     def add_arguments(self, parser: CommandParser) -> None:
+        if self._is_check:
+            checking.tell_of_wrong_options(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         add: Callable[..., CommandParser] = verbs.add_parser
         found = [
@@ -38,15 +46,30 @@ class Command(given.Checked):
             _pause(add("pause", help="start no job of a queue or a type for a while, or make none of a schedule")),
             _pausable(add("resume", help="go on with a paused queue, type or schedule")),
             _schedules(add("schedules", help="when schedules fire next, and how they are doing")),
+            checking.options(
+                add("check", help="whether something is wrong, as a line and an exit code for monitoring")
+            ),
             _run(add("run", help="make a job of a schedule now; its slots stay where they are")),
         ]
         for verb in found:
             verb.add_argument("--json", action="store_true", help="as JSON")
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        if options.get("verb") != "check":
+            return super().execute(*args, **options)
+        try:
+            super().execute(*args, **options)
+        except Exception as error:  # whatever it is: any other exit code would be taken for an answer
+            self.stdout.write(checking.unknown(error, options["json"]))
+            raise SystemExit(int(Level.UNKNOWN)) from error
+        return None
+
     def handle(self, *args: Any, **options: Any) -> None:
         if options.get("watch") is not None:
             watch(lambda: self._status(options), given.pace(options["watch"]), self.stdout, options["json"])
             return
+        if options["verb"] == "check":
+            raise SystemExit(checking.run(options, self.stdout.write))
         try:
             answer = getattr(self, f"_{options['verb']}", None)
             found = answer(options) if answer else getattr(acts, options["verb"])(options, self.stderr.write)
