@@ -157,6 +157,7 @@ def workers(alias: str) -> list[dict[str, Any]]:
             "live": worker.live,
             "listens": worker.listens,
             "heartbeat_seconds": _seconds(worker.heartbeat_at, worker.clock),
+            "age_seconds": _seconds(worker.started_at, worker.clock),
         }
         for worker in rows
     ]

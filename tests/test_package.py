@@ -51,6 +51,7 @@ LAYERS = [
     ["workers"],
     ["report", "report_schedules", "checks", "admin"],
     ["monitoring"],
+    ["doctor"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from django_jobs.doctor.findings import Finding
 from django_jobs.queue.archive import Came
 
 SAID_LIMIT = 60
@@ -88,6 +89,17 @@ def status(state: dict[str, Any]) -> list[str]:
     lines += _schedules(state["schedules"])
     lines += _may_have_happened(state["may_have_happened"], limit)
     return [*lines, "", *_workers(state["workers"])]
+
+
+def findings(found: Sequence[Finding]) -> list[str]:
+    if not found:
+        return ["Nothing is wrong, as far as can be seen from here."]
+    return [plain(line) for finding in found for line in (f"{finding.name}: {finding.text}", f"  -> {finding.remedy}")]
+
+
+def plain(line: str) -> str:
+    """Return a line without what a terminal would take for a command: names and reasons are anybody's."""
+    return "".join(character if character.isprintable() else "?" for character in line)
 
 
 def _queue(row: dict[str, Any], limit: int) -> list[object]:

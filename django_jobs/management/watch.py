@@ -6,13 +6,12 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from django.core.management.base import OutputWrapper
 from django.db import DatabaseError, InterfaceError, connections
 
 from django_jobs.engines import jobs_alias
-from django_jobs.management import remedy
+from django_jobs.management import remedy, text
 from django_jobs.management.acts import Answer
 
 HOME, REST_OF_LINE, REST_OF_SCREEN, CLEAR = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[2J"
@@ -61,10 +60,5 @@ def _on_terminal(found: Answer, seconds: float, out: OutputWrapper) -> None:
     lines = [f"Every {seconds:g} s; Ctrl-C ends.", "", *found.lines]
     if len(lines) > height - 1:
         lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more lines; make the window higher."]
-    drawn = "".join(f"{_plain(line)[:width]}{REST_OF_LINE}\n" for line in lines)
+    drawn = "".join(f"{text.plain(line)[:width]}{REST_OF_LINE}\n" for line in lines)
     out.write(HOME + drawn + REST_OF_SCREEN, ending="")
-
-
-def _plain(text: Any) -> str:
-    """Return a line without what a terminal would take for a command: names and reasons are anybody's."""
-    return "".join(character if character.isprintable() else "?" for character in text)

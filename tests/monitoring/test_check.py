@@ -82,6 +82,8 @@ def test_dead_letters_are_counted_no_further_than_the_threshold(
 
 def test_a_queue_with_due_jobs_that_no_live_worker_serves_is_critical(engine: Engine) -> None:
     worker(engine, queues=["default"])
+    nothing.using(queue="mail", delay=60).enqueue()
+    assert Exited("check").code == 0
     due(engine, 1, queue="mail")
     found = Exited("check")
     assert (found.code, "no live worker serves mail, where jobs are due" in found.out) == (2, True)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
 from django_jobs import report, report_schedules
+from django_jobs.doctor.examine import examine
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
 from django_jobs.management import acts, checking, given, remedy, text, text_schedules
 from django_jobs.management.acts import Answer
@@ -49,6 +51,7 @@ class Command(given.Checked):
             checking.options(
                 add("check", help="whether something is wrong, as a line and an exit code for monitoring")
             ),
+            add("doctor", help="what is wrong, and what to do about it; exit code 1 if there is something"),
             _run(add("run", help="make a job of a schedule now; its slots stay where they are")),
         ]
         for verb in found:
@@ -79,12 +82,18 @@ class Command(given.Checked):
             raise CommandError(remedy.one_line(error), returncode=2) from error
         as_json = json.dumps(found.data, indent=2, ensure_ascii=False) if options["json"] else None
         self.stdout.write("\n".join(found.lines) if as_json is None else as_json)
+        if options["verb"] == "doctor" and found.data:
+            raise SystemExit(1)
         if found.refused:
             raise CommandError(f"{found.refused} jobs were left as they are, for the reasons above.", returncode=1)
 
     def _status(self, options: dict[str, Any]) -> Answer:
         state = report.status()
         return Answer(state, text.status(state))
+
+    def _doctor(self, options: dict[str, Any]) -> Answer:
+        found = examine()
+        return Answer([asdict(finding) for finding in found], text.findings(found))
 
     def _list(self, options: dict[str, Any]) -> Answer:
         limit = given.whole(options["limit"], "a limit", LONGEST_LIST)
