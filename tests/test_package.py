@@ -51,7 +51,8 @@ LAYERS = [
     ["workers"],
     ["report", "report_schedules", "checks", "admin"],
     ["monitoring"],
-    ["doctor"],
+    ["doctor", "views"],
+    ["urls"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.
