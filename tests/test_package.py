@@ -32,7 +32,7 @@ PACKAGE = ROOT / "django_jobs"
 
 # A line may import from the lines above it and, where it is a package, from itself.
 LAYERS = [
-    ["exceptions"],
+    ["exceptions", "signals"],
     ["cron", "zones", "durations"],
     ["slots"],
     ["outcomes", "backoff", "payload", "shapes"],
@@ -44,7 +44,7 @@ LAYERS = [
     ["log"],
     ["notify"],
     ["pauses"],
-    ["queue", "explain"],
+    ["queue", "explain", "alerts"],
     ["schedules", "effects"],
     ["decorators"],
     ["scheduled"],

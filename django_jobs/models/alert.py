@@ -25,8 +25,8 @@ class Alert(models.Model):
     """A threshold that was passed, from then until it is kept again. Times are the database's clock.
 
     `name`: the queue whose oldest due job waits too long; empty for dead letters. `value`: what it was at the last look,
-    in seconds or jobs. `to_tell`: what is to be told, how, in this order, as ["raised", "mail"]; supervisors take turns,
-    and one that has taken it has it until `taken_until`.
+    in seconds or jobs. `to_tell`: what is to be told, how, and what the value was then, in this order, as
+    ["raised", "mail", 120]; supervisors take turns, and one that has taken it has it until `taken_until`.
     """
 
     class Kind(models.TextChoices):

@@ -128,7 +128,7 @@ class _Check:
     def _dead(self) -> Measured:
         most = max(LEAST_COUNTED, *(int(limit) + 1 for limit in self._limits_of("dead") if limit is not None), 0)
         jobs = Job.objects.using(self._engine.alias).dead_letters()
-        number = len(jobs.order_by().values_list("pk")[:most])
+        number = jobs.order_by()[:most].count()
         return self._count("dead", number, f"{number}{' or more' if number >= most else ''} dead letters")
 
     def _unknown(self) -> Measured:

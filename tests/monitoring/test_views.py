@@ -45,7 +45,10 @@ def test_health_is_well_with_a_live_worker_and_says_how_long_the_oldest_job_wait
 
 
 def test_health_is_unwell_without_a_worker_or_with_one_that_is_silent(engine: Engine) -> None:
-    assert health() == (503, {"ok": False, "problems": ["no live worker"], "live_workers": 0, "oldest_due_seconds": 0.0})
+    assert health() == (
+        503,
+        {"ok": False, "problems": ["no live worker"], "live_workers": 0, "oldest_due_seconds": 0.0},
+    )
     silence(engine, worker(engine))
     assert health()[0] == 503
 
@@ -94,7 +97,7 @@ def test_a_database_that_does_not_answer_is_unwell_and_its_words_are_left_out(
 
 
 def metrics() -> dict[str, dict[tuple[str, ...], float]]:
-    """Return what Prometheus would read: by name of the sample, its values by those of its labels, in the order of their names."""
+    """Return what Prometheus would read: by name of the sample, its values by those of its labels."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found = Client().get("/jobs/metrics/")
@@ -103,11 +106,15 @@ def metrics() -> dict[str, dict[tuple[str, ...], float]]:
     samples: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(found.content.decode()):
         for sample in family.samples:
-            samples.setdefault(sample.name, {})[tuple(value for _name, value in sorted(sample.labels.items()))] = sample.value
+            samples.setdefault(sample.name, {})[tuple(value for _name, value in sorted(sample.labels.items()))] = (
+                sample.value
+            )
     return samples
 
 
-def test_without_the_package_prometheus_is_told_what_is_missing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_prometheus_is_told_what_is_missing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     found = Client().get("/jobs/metrics/")
     assert (found.status_code, b'pip install "django_jobs[prometheus]"' in found.content) == (501, True)
@@ -121,7 +128,9 @@ def test_gauges_are_what_the_tables_hold(engine: Engine) -> None:
     enqueue(3)
     claim(engine, 2)
     nothing.using(queue="mail", delay=60).enqueue()
-    alter(engine, Job.objects.using(engine.alias).ready().get(queue="default").pk, run_at=Clock() - timedelta(seconds=30))
+    alter(
+        engine, Job.objects.using(engine.alias).ready().get(queue="default").pk, run_at=Clock() - timedelta(seconds=30)
+    )
     pause(queue="mail")
     Effect.objects.using(engine.alias).create(kind="outside", key="charge:1")
     found = metrics()
@@ -141,7 +150,13 @@ def test_gauges_are_what_the_tables_hold(engine: Engine) -> None:
 
 def test_counters_and_histograms_are_the_sums_of_the_statistics_and_stay_when_those_are_deleted(engine: Engine) -> None:
     pytest.importorskip("prometheus_client")
-    counted = {"done": 3, "retried": 2, "slots_missed": 1, "run_seconds": 1.5, "runs": [1, 2, *[0] * (len(CLASSES) - 2), 4]}
+    counted = {
+        "done": 3,
+        "retried": 2,
+        "slots_missed": 1,
+        "run_seconds": 1.5,
+        "runs": [1, 2, *[0] * (len(CLASSES) - 2), 4],
+    }
     make(engine, 40, **counted)
     make(engine, 0.01, incarnation="b2", **counted)
     before = metrics()
