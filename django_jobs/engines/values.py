@@ -194,6 +194,7 @@ class Settlement(NamedTuple):
     `delay`: seconds from now to `run_at`, doubled with each loss in a row (three times at most); None keeps `run_at`.
     `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
     `stored`: what the job has come to, when that was committed together with what the run wrote.
+    `exception`: what was raised, if it is the end of the job; for the log, and kept until that is written.
     """
 
     run: Run
@@ -205,6 +206,7 @@ class Settlement(NamedTuple):
     error: str | None = None
     entry: str | None = None
     stored: str | None = None
+    exception: BaseException | None = None
 
     @property
     def suspicious(self) -> bool:
