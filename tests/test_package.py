@@ -41,7 +41,7 @@ LAYERS = [
     ["registry", "options"],
     ["calls"],
     ["engines"],
-    ["log"],
+    ["log", "tracing"],
     ["notify"],
     ["pauses"],
     ["queue", "explain", "alerts"],

@@ -125,7 +125,7 @@ class Claimed(NamedTuple):
 
     `idempotency_key` is None unless it stands for this job for ever. `expires_in`: the seconds that were left to start it
     when it was claimed; an `expired` one is to be cancelled, not run. `due` is seconds since 1970, and `waited` the
-    seconds since then, by the database's clock; `losses` were those in a row.
+    seconds since then, by the database's clock; `losses` were those in a row. `trace` is what it carries, as JSON.
     """
 
     id: int
@@ -144,6 +144,7 @@ class Claimed(NamedTuple):
     due: float = 0.0
     waited: float = 0.0
     losses: int = 0
+    trace: str | None = None
 
     @property
     def run(self) -> Run:
