@@ -156,6 +156,7 @@ def workers(alias: str) -> list[dict[str, Any]]:
             "types": len(worker.types),
             "threads": worker.threads,
             "live": worker.live,
+            "asked": worker.asked,
             "listens": worker.listens,
             "heartbeat_seconds": _seconds(worker.heartbeat_at, worker.clock),
             "age_seconds": _seconds(worker.started_at, worker.clock),

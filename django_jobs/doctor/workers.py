@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from shlex import quote
+from typing import Any
 
 from django_jobs import report
 from django_jobs.conf import conf
 from django_jobs.doctor.findings import Finding, names
 from django_jobs.engines.base import Engine
 from django_jobs.engines.depths import depths
+from django_jobs.models import Worker
 
 # From here on a worker knows whether it can be woken.
 LISTENS_AFTER = 60.0
@@ -23,7 +25,7 @@ def no_workers(engine: Engine) -> Iterator[Finding]:
 def silent_workers(engine: Engine) -> Iterator[Finding]:
     silent = [row for row in report.workers(engine.alias) if not row["live"]]
     if silent:
-        who = names([f"{row['host']}:{row['pid']}, for {row['heartbeat_seconds']:.0f} s" for row in silent])
+        who = names([f"{_name(row)}, for {row['heartbeat_seconds']:.0f} s" for row in silent])
         yield Finding(
             "silent_workers",
             f"Of {len(silent)} worker processes no heartbeat comes ({who}); what they ran goes to others when its lease is over.",
@@ -33,8 +35,9 @@ def silent_workers(engine: Engine) -> Iterator[Finding]:
 
 
 def unserved_queues(engine: Engine) -> Iterator[Finding]:
-    served = [row["queues"] for row in report.workers(engine.alias) if row["live"]]
-    if not served:  # which is said
+    live = [row for row in report.workers(engine.alias) if row["live"]]
+    served = [row["queues"] for row in live if not row["asked"]]
+    if not live:  # which is said
         return
     waiting = [found.queue for found in depths(engine, 1).queues if found.due]
     unserved = [queue for queue in waiting if not any(of is None or queue in of for of in served)]
@@ -43,6 +46,16 @@ def unserved_queues(engine: Engine) -> Iterator[Finding]:
             "unserved_queues",
             f"Jobs are due that no live worker takes, on {names(unserved)}.",
             f"Start a worker for them (`manage.py runworkers --queues {quote(unserved[0])}`), or add them to QUEUES.",
+        )
+
+
+def quiet_workers(engine: Engine) -> Iterator[Finding]:
+    quiet = [row for row in report.workers(engine.alias) if row["live"] and row["asked"] == Worker.Asked.QUIET]
+    if quiet:
+        yield Finding(
+            "quiet_workers",
+            f"{len(quiet)} worker processes were asked to claim nothing more: {names([_name(row) for row in quiet])}.",
+            "Resume them on the page Workers of the admin, or stop them.",
         )
 
 
@@ -64,7 +77,7 @@ def not_woken(engine: Engine) -> Iterator[Finding]:
     if not engine.notifies or not conf().listen:
         return
     deaf = [row for row in report.workers(engine.alias) if row["live"] and not row["listens"]]
-    who = names([f"{row['host']}:{row['pid']}" for row in deaf])
+    who = names([_name(row) for row in deaf])
     if deaf and all(row["age_seconds"] > LISTENS_AFTER for row in deaf):
         yield Finding(
             "not_woken",
@@ -74,4 +87,8 @@ def not_woken(engine: Engine) -> Iterator[Finding]:
         )
 
 
-CHECKS = (no_workers, silent_workers, unserved_queues, unknown_types, not_woken)
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['host']}:{row['pid']}"
+
+
+CHECKS = (no_workers, silent_workers, quiet_workers, unserved_queues, unknown_types, not_woken)

@@ -155,7 +155,7 @@ def _workers(workers: list[dict[str, Any]]) -> list[str]:
             row["threads"],
             row["types"],
             row["heartbeat_seconds"],
-            "live" if row["live"] else "silent",
+            (row["asked"] or "live") if row["live"] else "silent",
             "NOTIFY" if row["listens"] else "poll",
         ]
         for row in workers

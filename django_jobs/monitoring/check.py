@@ -113,7 +113,7 @@ class _Check:
         return self._count("workers", number, text, least=True)
 
     def _unserved(self, waiting: list[QueueDepth]) -> Measured:
-        served = [row["queues"] for row in self._live]
+        served = [row["queues"] for row in self._live if not row["asked"]]
         alone = [queue.queue for queue in waiting if not any(of is None or queue.queue in of for of in served)]
         return Measured("unserved", len(alone), None, 0, f"no live worker serves {_names(alone)}, where jobs are due")
 

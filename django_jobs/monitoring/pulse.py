@@ -30,14 +30,16 @@ def pulse(queues: Sequence[str] | None = None) -> dict[str, Any]:
 
 def _pulse(alias: str, queues: Sequence[str] | None) -> dict[str, Any]:
     limit = Thresholds.of(conf()).age_critical or 0.0
-    served = [of for of in live_workers(alias).values_list("queues", flat=True) if _concerns(of, queues)]
+    # One that was asked to be quiet, or to stop, claims nothing more.
+    claiming = live_workers(alias).filter(asked="").values_list("queues", flat=True)
+    served = [of for of in claiming if _concerns(of, queues)]
     paused = set(Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.QUEUE).values_list("name", flat=True))
     due = [
         found
         for found in depths(engine(alias), 1).queues
         if found.due and found.queue not in paused and (queues is None or found.queue in queues)
     ]
-    problems = [] if served else ["no live worker"]
+    problems = [] if served else ["no live worker that claims jobs"]
     for found in due:
         if served and not any(of is None or found.queue in of for of in served):
             problems.append(f"no live worker serves the queue {found.queue}, where jobs are due")

@@ -87,6 +87,8 @@ def test_a_queue_with_due_jobs_that_no_live_worker_serves_is_critical(engine: En
     due(engine, 1, queue="mail")
     found = Exited("check")
     assert (found.code, "no live worker serves mail, where jobs are due" in found.out) == (2, True)
+    worker(engine, id="w0", asked="quiet")
+    assert Exited("check").code == 2
     worker(engine, id="w2", queues=["mail", "other"])
     assert Exited("check").code == 0
 

@@ -83,6 +83,13 @@ def test_a_queue_that_nobody_serves(engine: Engine, live: Worker) -> None:
     assert "runworkers --queues mail`" in said("unserved_queues")
 
 
+def test_a_worker_that_was_asked_to_be_quiet(engine: Engine, live: Worker) -> None:
+    due(engine, 1)
+    Worker.objects.using(engine.alias).filter(pk=live.pk).update(asked="quiet")
+    assert found(engine) == ["quiet_workers", "unserved_queues"]
+    assert "app1:7" in said("quiet_workers")
+
+
 def test_a_type_that_no_live_worker_knows(engine: Engine, live: Worker) -> None:
     leave_effect.enqueue("x")
     engine.claim(order(1))

@@ -47,9 +47,11 @@ def test_health_is_well_with_a_live_worker_and_says_how_long_the_oldest_job_wait
 def test_health_is_unwell_without_a_worker_or_with_one_that_is_silent(engine: Engine) -> None:
     assert health() == (
         503,
-        {"ok": False, "problems": ["no live worker"], "live_workers": 0, "oldest_due_seconds": 0.0},
+        {"ok": False, "problems": ["no live worker that claims jobs"], "live_workers": 0, "oldest_due_seconds": 0.0},
     )
     silence(engine, worker(engine))
+    assert health()[0] == 503
+    worker(engine, id="w2", asked="quiet")
     assert health()[0] == 503
 
 
@@ -69,7 +71,7 @@ def test_health_can_be_asked_of_some_queues(engine: Engine) -> None:
     assert health()[1]["problems"] == ["no live worker serves the queue mail, where jobs are due"]
     assert health("?queues=default")[0] == 200
     assert health("?queues=mail,default")[0] == 503
-    assert health("?queues=mail")[1]["problems"] == ["no live worker"]
+    assert health("?queues=mail")[1]["problems"] == ["no live worker that claims jobs"]
     assert health("?queues=a%20b")[0] == 400
 
 
