@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
@@ -13,7 +15,8 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 def number(value: float, places: int = 0) -> str:
     """Return a number with its thousands apart, as the reader's language has it."""
-    return number_format(value, places, use_l10n=True, force_grouping=True)
+    rounded = Decimal(f"{value:.{places}f}")  # Django cuts off what is more
+    return number_format(rounded, places, use_l10n=True, force_grouping=True)
 
 
 def capped(value: int, is_capped: bool) -> str:
@@ -36,7 +39,7 @@ def seconds(value: float | None) -> str:
         return NOTHING
     if value < 0.0095:
         return _("%s ms") % number(value * 1000, 1)
-    if value < 0.995:
+    if value < 0.9995:
         return _("%s ms") % number(value * 1000)
     if value < 9.95:
         return _("%s s") % number(value, 1)

@@ -42,8 +42,11 @@ class Overview:
     span: str
     sort: str
 
-    seconds = SECONDS
     refresh = REFRESH_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        return SECONDS
 
     @property
     def spans(self) -> list[dict[str, Any]]:
