@@ -183,7 +183,7 @@ def _attempts(total: Counted) -> list[dict[str, Any]]:
 
 
 _ORDERS: dict[str, Callable[[str, Counted], Any]] = {
-    "failures": lambda name, counted: (-counted.unsuccessful, -counted.retried, name),
+    "failures": lambda name, counted: (-counted.unsuccessful, -counted.retried, -counted.done, name),
     "done": lambda name, counted: (-counted.done, name),
     "wait": lambda name, counted: (-(_seconds(counted, "wait", 0.95) or 0.0), name),
     "run": lambda name, counted: (-(_seconds(counted, "run", 0.95) or 0.0), name),
