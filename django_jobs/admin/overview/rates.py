@@ -51,38 +51,21 @@ def _plots(asked: Asked, found: Rates) -> list[Plot]:
         parts=[f"{formatted(since, 'D H:i')} - {formatted(until, 'H:i')}" for since, until in clocks],
         marks=_marks([since for since, _until in clocks], asked.span.width),
     )
-
-    def line(label: str, kind: str, value: Callable[[Counted], float | None]) -> Line:
-        return Line(label, kind, [value(part.counted) for part in series])
-
-    def a_minute(label: str, kind: str, name: str) -> Line:
-        minutes = [(min(part.until, found.at) - part.since).total_seconds() / 60 for part in series]
-        return Line(
-            label, kind, [getattr(part.counted, name) / long for part, long in zip(series, minutes, strict=True)]
-        )
-
-    def durations(of: str) -> list[Line]:
-        return [line(name, name, partial(_seconds, of=of, share=share)) for name, share in SHARES.items()]
-
     return [
         every(
             name="throughput",
             title=_("Throughput"),
             about=_("Runs that ended, a minute."),
-            lines=[
-                a_minute(_("done"), "good", "done"),
-                a_minute(_("to run again"), "wait", "retried"),
-                a_minute(_("failed"), "bad", "unsuccessful"),
-            ],
-            written=_a_minute,
+            lines=_a_minute(series, found.at),
+            written=_rate,
         ),
         every(
             name="failures",
             title=_("Failure and retry rate"),
             about=_("Jobs that failed of those that ended, and runs that have to be tried again of all."),
             lines=[
-                line(_("failed"), "bad", lambda part: part.failure_rate),
-                line(_("to run again"), "wait", lambda part: part.retry_rate),
+                Line(_("failed"), "bad", [part.counted.failure_rate for part in series]),
+                Line(_("to run again"), "wait", [part.counted.retry_rate for part in series]),
             ],
             written=figures.share,
             at_least=0.01,
@@ -91,7 +74,7 @@ def _plots(asked: Asked, found: Rates) -> list[Plot]:
             name="waits",
             title=_("Wait"),
             about=_("How long jobs waited from when they were due until they were claimed."),
-            lines=durations("wait"),
+            lines=_durations(series, "wait"),
             written=figures.seconds,
             is_logarithmic=True,
         ),
@@ -99,11 +82,24 @@ def _plots(asked: Asked, found: Rates) -> list[Plot]:
             name="runs",
             title=_("Run time"),
             about=_("How long runs took."),
-            lines=durations("run"),
+            lines=_durations(series, "run"),
             written=figures.seconds,
             is_logarithmic=True,
         ),
     ]
+
+
+def _a_minute(series: list[Bucket], at: datetime) -> list[Line]:
+    kinds = [(_("done"), "good", "done"), (_("to run again"), "wait", "retried"), (_("failed"), "bad", "unsuccessful")]
+    minutes = [(min(part.until, at) - part.since).total_seconds() / 60 for part in series]
+    return [
+        Line(label, kind, [getattr(part.counted, name) / long for part, long in zip(series, minutes, strict=True)])
+        for label, kind, name in kinds
+    ]
+
+
+def _durations(series: list[Bucket], of: str) -> list[Line]:
+    return [Line(name, name, [_seconds(part.counted, of, share) for part in series]) for name, share in SHARES.items()]
 
 
 def _is_settled(part: Bucket, at: datetime) -> bool:
@@ -116,7 +112,7 @@ def _seconds(counted: Counted, of: str, share: float) -> float | None:
     return None if found is None else float(found.seconds)
 
 
-def _a_minute(value: float | None) -> str:
+def _rate(value: float | None) -> str:
     if value is None:
         return shown.NOTHING
     return figures.number(value, 0 if value >= 10 or value == int(value) else 1)
