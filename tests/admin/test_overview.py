@@ -213,10 +213,12 @@ def test_a_part_is_shown_only_to_who_may_see_its_rows(as_user: As, codename: str
     site = as_user(codename)
     site.make("running", queue="mail", locked_by="w1:1")
     worker(site)
+    django_jobs.pause(queue="mail", why="a reason")
     shown = front(site)
     parts = {"queues", "rates", "types", "workers", "schedules"}
     assert {part for part in parts if f'<section class="module" id="{part}"' in shown} == seen
     assert ("tests.<wbr>" in shown) is False, "what a worker runs is for who may see jobs"
+    assert ("a reason" in shown) == bool(seen & {"queues", "workers"}), "a pause is told to whom it concerns"
     assert "Pause…" not in shown
 
 
