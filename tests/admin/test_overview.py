@@ -83,7 +83,7 @@ def test_a_number_that_reached_the_limit_says_that_it_may_be_more(site: Site, mo
 
 def test_what_ended_in_a_minute_and_in_the_span_equals_sql(site: Site) -> None:
     for minutes in (0, 1, 2, 50, 300):
-        stat(site, minutes, done=1000 + minutes, failed=2, dead=3, retried=7, attempts=[5, 2, 1])
+        stat(site, minutes, done=1000 + minutes, failed=2, dead=3, retried=7, repeats=2, attempts=[5, 2, 1])
         stat(site, minutes, queue="default", type="u", done=10)
     shown = front(site)
     assert cells(shown, 'data-queue="mail"')[6:8] in (
@@ -97,6 +97,7 @@ def test_what_ended_in_a_minute_and_in_the_span_equals_sql(site: Site) -> None:
         done = stats.filter(type="t", minute__gt=Now() - timedelta(hours=hours)).aggregate(found=Sum("done"))["found"]
         row = cells(shown, 'data-type="t"')
         assert row[1] == f"{done:,}"
+        assert re.search(rf"Repeats {'8 8' if span == '1h' else '10 0'}", text(shown))
         assert [row[2], row[4]] == (["20", "28"] if span == "1h" else ["25", "35"])
     assert re.search(r"Jobs ended in attempt 1 25 6[23]", text(shown))
     assert "As of " in text(shown)
@@ -122,16 +123,23 @@ def test_percentiles_are_worked_out_within_their_class_and_long_ones_said_to_be_
 def test_the_plots_are_whole_xml_and_each_part_tells_its_values(site: Site) -> None:
     shown = front(site)
     assert shown.count("nothing in this time") == 4
-    stat(site, 4, done=120, dead=30, retried=10, runs=[0] * 9 + [5], waits=[4])
+    stat(site, 4, done=120, dead=30, retried=10, repeats=2, lease_expirations=1, runs=[0] * 9 + [5], waits=[4])
     shown = front(site)
     plots = [ElementTree.fromstring(found) for found in re.findall(r'<svg class="dj-plot".*?</svg>', shown, re.DOTALL)]
-    assert len(plots) == 4
+    assert len(plots) == 5
     hints = [[title.text or "" for title in plot.iter("title")] for plot in plots]
-    assert [found[0] for found in hints] == ["Throughput", "Failure and retry rate", "Wait", "Run time"]
+    assert [found[0] for found in hints] == [
+        "Throughput",
+        "Failure and retry rate",
+        "Wait",
+        "Run time",
+        "What should be seldom",
+    ]
     assert any("done: 120\nto run again: 10\nfailed: 30" in hint for hint in hints[0])
     assert any("failed: 20 %\nto run again: 6.2 %" in hint for hint in hints[1])
     assert any("p50: 0.5 ms\n" in hint for hint in hints[2])
     assert any("p50: 750 ms\n" in hint for hint in hints[3])
+    assert any("repeats: 120\nlease expirations: 60\nlost leases: 0\nslots missed: 0" in hint for hint in hints[4])
     assert "done: last 0, at most 120." in (plots[0].findtext("desc") or "")
 
 
