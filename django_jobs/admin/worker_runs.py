@@ -15,7 +15,8 @@ from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_jobs.admin import shown
+from django_jobs import redact
+from django_jobs.admin import beside, shown
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job, Worker
 
@@ -28,7 +29,7 @@ COLUMNS = ("pk", "type", "token", "locked_by", "last_started_at", "progress")
 class Runs:
     """The jobs that one process holds, the one that started first above; no more than READ of all were read."""
 
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[Any] = field(default_factory=list)
     capped: bool = False
 
     @property
@@ -42,7 +43,7 @@ class Runs:
                 "type": shown.name(job.type),
                 "run": job.token,
                 "since": shown.age(job.last_started_at, clock),
-                "progress": shown.progress(job.progress),
+                "progress": shown.progress(redact.texts(job.progress, job.secrets)),
             }
             for job in self.jobs
         ]
@@ -66,7 +67,7 @@ def runs_of(workers: Sequence[Worker]) -> dict[str, Runs]:
         return found
     held = reduce(or_, (Q(locked_by__startswith=f"{incarnation}:") for incarnation in found))
     jobs = Job.objects.using(jobs_alias()).running().filter(held).only(*COLUMNS)[:READ]
-    for job in sorted(jobs, key=_started):
+    for job in sorted(beside.with_calls(jobs), key=_started):
         found[str(job.locked_by).split(":")[0]].jobs.append(job)
     capped = sum(len(runs.jobs) for runs in found.values()) == READ
     for runs in found.values() if capped else ():
