@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -213,3 +214,14 @@ def test_what_a_killed_supervisor_had_for_it_is_taken_away_as_well(tree: Tree) -
     room = Path(tempfile.gettempdir()) / f"django_jobs-{row(tree, pid).supervisor}"
     workers.signal(signal.SIGKILL)
     wait_for(lambda: not room.exists(), what="its room is gone")
+
+
+@on_postgresql
+def test_what_never_came_to_start_processes_takes_it_away_as_well(tree: Tree, tmp_path: Path) -> None:
+    databases = json.loads(tree.environment({})["DJANGO_JOBS_TEST_DATABASES"])
+    databases["default"] |= {"HOST": "127.0.0.1", "PORT": "1"}  # nobody is there
+    env = {"TMPDIR": str(tmp_path), "DJANGO_JOBS_TEST_DATABASES": json.dumps(databases)}
+    workers = tree.start(settings=QUICK, env=env)
+    wait_for(lambda: list(tmp_path.glob("django_jobs-*")), what="its room")
+    assert workers.stop() == 4, workers.log
+    assert not list(tmp_path.glob("django_jobs-*"))
