@@ -40,7 +40,7 @@ def by_part(connection: psycopg.Connection, zero: datetime, parts: list[Part]) -
     for part in parts:
         span = [zero + timedelta(seconds=part.start), zero + timedelta(seconds=part.end)]
         length = max(part.end - part.start, 0.001)
-        done = dict(connection.execute(DONE, span).fetchall())
+        done: dict[str, int] = dict(connection.execute(DONE, span).fetchall())
         row = connection.execute(WAITS, span).fetchone()
         assert row is not None
         found.append(

@@ -178,8 +178,8 @@ def test_a_frozen_process_gives_its_stacks_when_it_goes_on(tree: Tree, tmp_path:
     assert found.stacks_asked_at is not None
     assert (found.stacks, found.stacks_at) == ("", None)
     os.kill(pid, signal.SIGCONT)
-    found = wait_for(lambda: row(tree, pid) if row(tree, pid).stacks else None)
-    assert found is not None
+    wait_for(lambda: row(tree, pid).stacks, what="stacks")
+    found = row(tree, pid)
     assert found.stacks_asked_at is None
     assert found.stacks.count("in wait_for_file") == 1
     (tmp_path / "go").write_text("")
