@@ -128,6 +128,7 @@ def _events(canvas: Canvas, record: Record, axis: _Axis, bottom: float) -> None:
         colour = BAD if event.short.startswith("alert") else FAINT
         canvas.line([(x, TOP - 54 + 13 * (row or 0)), (x, bottom)], colour, dashed=True)
         if row is not None:
+            canvas.area((left - 1, TOP - 56 + 13 * row), (left + width - 8, TOP - 43 + 13 * row), PAPER)
             canvas.words((left, TOP - 46 + 13 * row), event.short, size=11, colour=colour)
             ends[row] = left + width
 

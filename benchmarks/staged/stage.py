@@ -84,6 +84,8 @@ def schedule_reports(number: int, changed: datetime, looked_at: datetime) -> Non
             payload={"args": [REPORT], "kwargs": {}},
             expression=f"{minute} {zone.HOUR_LEFT_OUT} * * *",
             timezone=zone.NAME,
+            # Looked at too late, their jobs are due then, as if the clock changed then.
+            missed_grace=timedelta(0) if changed < looked_at else None,
         ).save()
     if changed < looked_at:
         before = min(changed, datetime.now(UTC)) - timedelta(seconds=1)
