@@ -25,6 +25,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict
 from django_jobs.models import Job
 from django_jobs.queue import edit, operate
+from django_jobs.queue.seen import expect
 from django_jobs.registry import JobType
 
 
@@ -62,6 +63,8 @@ class EditsAdmin(ActsAdmin):
     @bounded_page
     def edit_view(self, request: HttpRequest, job_id: int) -> HttpResponse:
         """Show the form for other arguments, and do what it says: to a job that ended, requeue it with them."""
+        if not self.may_edit(request):
+            raise PermissionDenied
         job: Any = self.get_object(request, str(job_id))
         page = self.url_of("change", job_id)
         if job is None or job.status == Job.Status.RUNNING:
@@ -69,19 +72,21 @@ class EditsAdmin(ActsAdmin):
                 messages.warning(request, _("Job %d runs; what it was called with is with its handler.") % job_id)
             return HttpResponseRedirect(page)
         waits = job.status == Job.Status.READY
-        if not self.may_edit(request) or not (waits or self.may(request, "requeue")):
+        if not waits and not self.may(request, "requeue"):
             raise PermissionDenied
         form = (WaitingForm if waits else ArgumentsForm)(job, request.POST if request.method == "POST" else None)
-        if request.method == "POST" and form.is_valid():
-            try:
+        try:
+            if request.method == "POST":
+                expect(job, [job.status], request.POST.get("as_seen", ""))
+            if form.is_valid():
                 said, anew = self._edit(request, job, form)
                 messages.success(request, said)
                 return HttpResponseRedirect(page if anew == job_id else shown.job_address(anew))
-            except (JobDoesNotExist, StateConflict) as error:
-                messages.warning(request, str(error))
-                return HttpResponseRedirect(page)
-            except (InvalidJob, InvalidJobType) as error:
-                form.add_error(None, str(error))
+        except (JobDoesNotExist, StateConflict) as error:
+            messages.warning(request, str(error))
+            return HttpResponseRedirect(page)
+        except (InvalidJob, InvalidJobType) as error:
+            form.add_error(None, str(error))
         return TemplateResponse(request, "admin/django_jobs/job/edit.html", self._form_context(request, job, form))
 
     def _edit(self, request: HttpRequest, job: Any, form: ArgumentsForm) -> tuple[str, int]:

@@ -17,14 +17,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs import redact, registry
-from django_jobs.admin import beside, shown, timeline, tracebacks, zoned
+from django_jobs.admin import shown, timeline, tracebacks, zoned
 from django_jobs.admin.bounded import bounded_page
 from django_jobs.admin.job_edits import EditsAdmin
 from django_jobs.admin.listing import numbered
 from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.causes import HISTORY_LIMIT, LOSSES
-from django_jobs.explain import sentence
+from django_jobs.explain import Around, sentence
 from django_jobs.models import ArchivedJob, Effect, Job, Worker, find
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
@@ -49,7 +49,8 @@ class JobPages(EditsAdmin):
             return self._not_here(request, object_id)
         if not self.has_view_permission(request, job):
             raise PermissionDenied
-        beside.with_held([job])
+        around = Around.read(job._state.db)
+        job.held = bool(around.pauses_of(job))
         # As the lines of its history have it.
         job.clock_text = from_row(job.clock, job._state.db).isoformat()
         seen = redact.job(job)
@@ -62,20 +63,20 @@ class JobPages(EditsAdmin):
             "media": self.media,
             "job": job,
             "state": shown.badge(job, job.clock),
-            "explanation": sentence(job),
+            "explanation": sentence(job, around),
             **self._acts_upon(request, job),
             "why_limit": WHY_LIMIT,
             "as_seen": version(job),
             "timeline": timeline.drawn(job, seen.history),
             "error": tracebacks.readable(seen.last_error),
             "ended_well": job.status == Job.Status.DONE,
-            "facts": list(_facts(job, seen)),
+            "facts": list(_facts(job, seen, around.holder_of(job))),
             "times": _times(job),
             **_left_by(request, job),
             "arguments": _arguments(job.type, seen.payload),
             "progress": shown.progress(seen.progress),
             "result": None if job.result is None else shown.as_json(seen.result),
-            "runs": list(shown.runs(seen.history, job.clock, _workers(job))),
+            "runs": list(shown.runs(seen.history, job.clock, {str(worker): worker for worker in around.workers})),
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/django_jobs/job/detail.html", context)
@@ -105,7 +106,7 @@ class JobPages(EditsAdmin):
         return found
 
 
-def _facts(job: Any, seen: redact.Shown) -> Iterator[tuple[str, Any]]:
+def _facts(job: Any, seen: redact.Shown, holder: Worker | None) -> Iterator[tuple[str, Any]]:
     yield _("type"), _type(job)
     yield _("queue"), format_html('<a href="{}">{}</a>', _list_of(queue=job.queue), job.queue)
     yield _("priority"), job.priority
@@ -120,7 +121,7 @@ def _facts(job: Any, seen: redact.Shown) -> Iterator[tuple[str, Any]]:
     if job.schedule:
         yield _("schedule"), _schedule(job)
     if job.locked_by:
-        yield _("worker"), _holder(job)
+        yield _("worker"), _holder(job, holder)
     if job.parked:
         yield _("parked"), job.get_parked_display()
     if (again := getattr(job, "requeued_as", None)) is not None:
@@ -208,13 +209,7 @@ def _arguments(type_name: str, payload: Any) -> list[tuple[str, str]]:
             return [("", shown.as_json(payload))]
 
 
-def _holder(job: Any) -> str:
-    worker = Worker.objects.using(job._state.db).filter(pk=job.locked_by.partition(":")[0]).first()
+def _holder(job: Any, worker: Worker | None) -> str:
     if worker is None:
         return format_html('{} <span class="quiet">({})</span>', job.locked_by, _("gone"))
     return shown.worker_link(worker)
-
-
-def _workers(job: Any) -> dict[str, Worker]:
-    """Return the workers there are by the name that a history gives them."""
-    return {str(worker): worker for worker in Worker.objects.using(job._state.db).all()} if job.history else {}

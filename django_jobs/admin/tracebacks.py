@@ -19,9 +19,8 @@ _FRAME = re.compile(r'^  File "([^"\n]*)", line \d+')
 _BEGINS = "Traceback (most recent call last):"
 _FROM = "\nwhich came from:\n\n"
 _OTHERS = ("site-packages", "dist-packages", "<frozen")
-_PACKAGE = Path(__file__).parent.parent
-_PYTHON = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
-_NOT_OURS = tuple(f"{Path(place)}/" for place in (_PACKAGE, *_PYTHON))
+_PYTHON = (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
+_NOT_OURS = tuple(f"{place}/" for place in (Path(__file__).parent.parent, *_PYTHON))
 
 
 def readable(text: str) -> str:
