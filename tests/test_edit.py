@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.utils import timezone
 
-from django_jobs import IdempotencyConflict, InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict
+from django_jobs import IdempotencyConflict, InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict, registry
+from django_jobs.decorators import job as as_job
 from django_jobs.models import ArchivedJob, Job
 from django_jobs.queue import operate
 from django_jobs.queue.edit import edit, run_now
@@ -268,3 +269,16 @@ def test_a_mark_that_stands_for_nothing_or_for_what_may_have_moved_is_refused(en
 
 def test_a_mark_that_was_stored_as_such_stays(engine: Engine) -> None:
     assert restored(log_in.name, call(MARK, "t"), call(MARK, "s")) == call(MARK, "t")
+
+
+def several(*tokens: str) -> None: ...
+
+
+def test_of_arguments_that_share_a_masked_name_none_may_be_left_out(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_types", dict(registry._types))
+    as_job(name="edit.several")(several)
+    assert restored("edit.several", call(MARK, "new"), call("a", "b")) == call("a", "new")
+    with pytest.raises(InvalidJob, match="argument 1 is"):
+        restored("edit.several", call(MARK), call("a", "b"))

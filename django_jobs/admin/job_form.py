@@ -87,7 +87,7 @@ class WaitingForm(ArgumentsForm):
         return {
             **super().initial_of(job),
             "priority": job.priority,
-            "run_at": job.run_at.replace(microsecond=0),
+            "run_at": job.run_at,
         }
 
     def wanted(self) -> dict[str, Any]:
