@@ -46,11 +46,13 @@ LAYERS = [
     ["pauses"],
     ["waiting"],
     ["queue", "explain"],
-    ["schedules", "effects"],
+    ["schedules", "effects", "processes"],
     ["decorators"],
     ["scheduled"],
     ["workers"],
-    ["report", "report_schedules", "checks", "admin"],
+    ["report", "report_schedules", "measures", "checks"],
+    ["admin"],
+    ["templatetags"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.
