@@ -40,7 +40,7 @@ class Around:
     @classmethod
     def read(cls, alias: str) -> Around:
         in_force = Pause.objects.using(alias).in_force().order_by("kind", "name")
-        return cls(list(in_force), list(Worker.objects.using(alias).order_by("-heartbeat_at")))
+        return cls(list(in_force), list(Worker.objects.using(alias).defer("stacks").order_by("-heartbeat_at")))
 
     def pauses_of(self, job: JobRecord) -> list[Pause]:
         names = {Pause.Kind.QUEUE: job.queue, Pause.Kind.TYPE: job.type}

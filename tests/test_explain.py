@@ -118,16 +118,14 @@ def test_of_very_many_that_are_ahead_it_says_so_many_or_more(engine: Engine, mon
     assert "busy, and 3 or more due jobs are before it" in nothing.enqueue().explain()
 
 
-def test_workers_that_were_asked_to_claim_nothing_more_do_not_serve(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_were_asked_to_claim_nothing_more_do_not_serve(engine: Engine) -> None:
     worker(engine)
     job = nothing.enqueue()
-    monkeypatch.setattr(Worker, "asked", "quiet", raising=False)
+    Worker.objects.using(engine.alias).update(asked="quiet")
     assert "but the live worker that serves it was asked to claim nothing more" in job.explain()
-    worker(engine, id="v", pid=8)
+    worker(engine, id="v", pid=8, asked="stop")
     assert "but all 2 live workers that serve it were asked to claim nothing more" in job.explain()
-    monkeypatch.setattr(Worker, "asked", property(lambda self: "" if self.pk == "v" else "quiet"), raising=False)
+    Worker.objects.using(engine.alias).filter(pk="v").update(asked="")
     assert "1 live workers serve it" in job.explain()
 
 
