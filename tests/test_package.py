@@ -47,9 +47,9 @@ LAYERS = [
     ["queue", "explain"],
     ["schedules", "effects"],
     ["decorators"],
-    ["scheduled"],
+    ["scheduled", "bulk"],
     ["workers"],
-    ["report", "report_schedules", "checks", "admin"],
+    ["report", "report_schedules", "checks", "admin", "templatetags"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.

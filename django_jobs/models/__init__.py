@@ -1,4 +1,5 @@
 from django_jobs.models.archived_job import ArchivedJob, find
+from django_jobs.models.bulk_act import BulkAct
 from django_jobs.models.effect import Effect, EffectQuerySet
 from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
@@ -9,6 +10,7 @@ from django_jobs.models.worker import Worker
 
 __all__ = [
     "ArchivedJob",
+    "BulkAct",
     "Effect",
     "EffectQuerySet",
     "Job",

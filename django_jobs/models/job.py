@@ -49,7 +49,11 @@ class Job(JobRecord):
     class Meta:
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
-        permissions = [("requeue_job", _("Can requeue jobs")), ("cancel_job", _("Can cancel jobs"))]
+        permissions = [
+            ("requeue_job", _("Can requeue jobs")),
+            ("cancel_job", _("Can cancel jobs")),
+            ("edit_job", _("Can change arguments, priority and due time of jobs")),
+        ]
         indexes = [
             models.Index(
                 "queue",

@@ -11,7 +11,7 @@ from django_jobs import log
 from django_jobs.conf import Conf
 from django_jobs.engines.archive import archive
 from django_jobs.engines.base import Engine
-from django_jobs.queue import stats
+from django_jobs.queue import bulk_acts, stats
 from django_jobs.queue.archive import REST, Round
 from django_jobs.workers import retention
 from django_jobs.workers.link import Link, is_locked
@@ -34,6 +34,7 @@ class Maintenance:
             (lambda: retention.purge(engine), retention.BATCH),
             (lambda: stats.fold(engine), stats.BATCH),
             (lambda: stats.forget(engine, settings.stats_for), stats.BATCH),
+            (lambda: bulk_acts.forget(engine), bulk_acts.FORGOTTEN_AT_ONCE),
         ]
         self._interval = min(max(settings.keep_done / ROUNDS, SHORTEST), LONGEST)
         self._link = Link(engine, outage, settings.lease, "maintenance")
