@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from django.db import DataError, IntegrityError, InternalError, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import BooleanField, Case, F, Q, Value, When
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Now
@@ -23,6 +23,7 @@ from django_jobs.exceptions import JobDoesNotExist, StateConflict
 from django_jobs.models import BulkAct, Job, JobQuerySet
 from django_jobs.models.clock import Clock
 from django_jobs.queue import bulk_log, operate, operate_many
+from django_jobs.queue.archive import is_of_a_row, reason
 from django_jobs.queue.bulk_acts import meant_by, states
 from django_jobs.queue.choose import SPAN
 from django_jobs.queue.sought import Sought
@@ -33,8 +34,6 @@ BATCH = 200
 REFUSALS_KEPT = 100
 # With a pace jobs are acted upon in helpings, about so many seconds apart.
 HELPING = 5
-# What a row can be the reason of: as a trigger of the project's that raises.
-ROW_ERRORS = (IntegrityError, DataError, InternalError)
 
 
 @dataclass(slots=True)
@@ -175,7 +174,7 @@ def _free(act: Any, rows: JobQuerySet) -> tuple[list[int], dict[int, str]]:
             )
         elif status == Job.Status.RUNNING:
             continue
-        elif not writes_history or kind == "array" and (takes_no_key or key is not None or given_up is None):
+        elif not writes_history or (kind == "array" and (takes_no_key or key is not None or given_up is None)):
             free.append(pk)
     return free, kept
 
@@ -188,7 +187,9 @@ def _at_once(act: Any, came: Came, ids: list[int]) -> None:
     try:
         with transaction.atomic(using=alias):
             _all(act, Job.objects.using(alias).filter(pk__in=ids))
-    except ROW_ERRORS:
+    except DatabaseError as error:
+        if not is_of_a_row(error):
+            raise
         for job_id in ids:
             _one(act, came, job_id)
     else:
@@ -221,8 +222,10 @@ def _one(act: Any, came: Came, job_id: int) -> None:
                     _delete_or_move(act, job_id, among)
     except (StateConflict, JobDoesNotExist) as error:
         came.refused[job_id] = str(error)
-    except ROW_ERRORS as error:
-        came.refused[job_id] = f"Job {job_id}: {str(error).strip().splitlines()[0]}"
+    except DatabaseError as error:  # as by a trigger of the project's
+        if not is_of_a_row(error):
+            raise
+        came.refused[job_id] = f"Job {job_id}: {reason(error)}"
     else:
         came.done += 1
 
