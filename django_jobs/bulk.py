@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, OperationalError, transaction
+from django.db import IntegrityError, OperationalError
 from django.db.models import Max, Min
 
 from django_jobs import log, options, payload
@@ -17,7 +17,7 @@ from django_jobs.decorators import job
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict
 from django_jobs.explain import live_workers
-from django_jobs.models import BulkAct, Job, Pause, find
+from django_jobs.models import BulkAct, Job, JobQuerySet, Pause
 from django_jobs.models.clock import Clock
 from django_jobs.outcomes import Snooze
 from django_jobs.queue import bulk_log, operate
@@ -94,12 +94,13 @@ def begin(wanted: Wanted, token: UUID, *, counted: int | None, is_capped: bool) 
     """Store an act and the job that carries it out, both or none; return it, and whether it was made now.
 
     It was not when the same form was sent before, or when the same act upon the same filter is under way: that one is
-    returned. `counted` is what the person was told that the filter finds.
+    returned. `counted` is what the person was told that the filter finds. Raises StateConflict when others held the
+    database for too long.
     """
     alias = jobs_alias()
     known = BulkAct.objects.using(alias)
     try:
-        with transaction.atomic(using=alias):
+        with engine(alias).acting():
             if (found := _same(wanted, token)) is not None:
                 return found, False
             ends = Job.objects.using(alias).aggregate(first=Min("pk"), last=Max("pk"))
@@ -194,10 +195,13 @@ def resume(act_id: int, *, why: str = "", by: str = "") -> BulkAct:
 
 def has_stopped(act: BulkAct) -> bool:
     """Tell whether an act is under way by its own row and yet nothing goes on: its job was cancelled, deleted, or is dead."""
-    if act.state not in BulkAct.UNDER_WAY:
-        return False
-    found = find(jobs_alias(), act.job_id or 0)
-    return found is None or found.status not in operate.UNFINISHED
+    return act.state in BulkAct.UNDER_WAY and not carriers(jobs_alias()).filter(pk=act.job_id or 0).exists()
+
+
+def carriers(alias: str) -> JobQuerySet:
+    """Return the jobs that have acts to carry out."""
+    found: JobQuerySet = Job.objects.using(alias).filter(type=TYPE, status__in=operate.UNFINISHED)
+    return found
 
 
 def _locked(act_id: int) -> BulkAct:

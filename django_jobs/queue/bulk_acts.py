@@ -53,7 +53,8 @@ def fits(act: str, sought: Sought) -> bool:
 
 def meant(act: str, sought: Sought) -> JobQuerySet:
     """Return the jobs that an act upon what a filter finds would mean now, in no order."""
-    return sought.rows().filter(status__in=states(act, sought)).exclude(type=TYPE)
+    rows: JobQuerySet = sought.rows().filter(status__in=states(act, sought)).exclude(type=TYPE)  # type: ignore[assignment]
+    return rows
 
 
 def meant_by(act: BulkAct) -> JobQuerySet:

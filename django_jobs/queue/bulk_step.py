@@ -130,7 +130,7 @@ def _note(act: Any, came: Came) -> None:
 
 def _batch(act: Any, came: Came, size: int, until: float) -> int:
     """Act upon the next jobs, of some thousand ids at most; return the id up to which they were gone through."""
-    high = min(act.after + SPAN, act.upto)
+    high = int(min(act.after + SPAN, act.upto))
     rows = meant_by(act)
     ids = list(rows.filter(pk__lte=high).order_by("pk").values_list("pk", flat=True)[:size])
     if not ids:
