@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from django.db import connections
 from django.db.models.functions import Now
 
 from django_jobs import bulk
@@ -61,3 +63,26 @@ def carry_out(act: BulkAct) -> BulkAct:
 def statuses(alias: str, ids: list[int]) -> list[str]:
     found = dict(Job.objects.using(alias).filter(pk__in=ids).values_list("pk", "status"))
     return [found.get(job_id, "gone") for job_id in ids]
+
+
+_NUMBERS = {
+    "postgresql": "generate_series(1, %s)",
+    "sqlite": "(WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < %s) SELECT n FROM numbers)",
+}
+_FILL = """
+INSERT INTO django_jobs_job (type, queue, payload, status, attempts, token, last_error, history, finished_at,
+                             created_at, run_at, meta, priority, key_holds, max_attempts, losses, suspect)
+SELECT type, queue, payload, status, attempts, token, last_error, history, finished_at,
+       created_at, run_at, meta, priority, key_holds, max_attempts, losses, suspect
+  FROM django_jobs_job, {numbers} AS numbers
+ WHERE id = %s
+"""
+
+
+def fill(alias: str, number: int) -> None:
+    """Store many dead jobs in a queue that nobody serves, quickly."""
+    then = Now() - timedelta(hours=1)
+    (first,) = make(alias, 1, queue="unserved", last_error="OSError: mail server away", finished_at=then)
+    if number > 1:
+        with connections[alias].cursor() as cursor:
+            cursor.execute(_FILL.format(numbers=_NUMBERS[connections[alias].vendor]), [number - 1, first])
