@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs import durations
+from django_jobs import durations, redact
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import ArchivedJob, Job
@@ -45,8 +45,8 @@ PRIORITY_LIMIT = 100
 def sought_of(query: Mapping[str, str], *, archived: bool = False) -> Sought:
     """Return which jobs an address asks for; `archived`: of those in the archive.
 
-    A search (`q`) that is no `tag:` and no way to an argument is a key if a job has such a key or id, else a part of an
-    error. Raises InvalidJob, in the words of the page, where a value is none of its kind.
+    A search (`q`) that is no `tag:`, no `key:` and no way to an argument is a key if a job has such a key or id, else a part
+    of an error. Raises InvalidJob, in the words of the page, where a value is none of its kind.
     """
     given = {name: text.strip() for name in NAMES if (text := query.get(name) or "").strip()}
     for name, text in given.items():
@@ -130,6 +130,10 @@ def _argument(text: str) -> tuple[str, str]:
             )
             % {"value": shown(text)}
         )
+    if any(redact.hides(step) for step in steps(path.strip())):
+        raise InvalidJob(
+            _("argument is %(value)s; what the setting REDACT hides is not looked for.") % {"value": shown(path)}
+        )
     return path.strip(), value.strip()
 
 
@@ -138,6 +142,8 @@ def _searched(term: str, archived: bool) -> dict[str, Any]:
         return {}
     if term.startswith("tag:") and term[4:].strip():
         return {"tag": term[4:].strip()}
+    if term.startswith("key:") and term[4:].strip():
+        return {"key": term[4:].strip()}
     if _WAY.match(term):
         return {"argument": _argument(term)}
     return {"key" if _is_key(term, archived) else "error": term}

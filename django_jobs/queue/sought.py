@@ -116,6 +116,11 @@ class Sought:
         """Whether something is asked for that is found only by reading the large columns of one row after the other."""
         return bool(self.tag or self.error or self.line or self.argument is not None)
 
+    @property
+    def reads_errors(self) -> bool:
+        """Whether something is asked for that is found only by reading errors, which are long."""
+        return bool(self.error or self.line)
+
     def as_json(self) -> dict[str, Any]:
         """Return what is given, as JSON can hold it."""
         given = {name: value for name, value in asdict(self).items() if value not in ("", None)}
