@@ -16,6 +16,7 @@ from django_jobs.exceptions import InvalidJob, StateConflict
 from django_jobs.models import BulkAct, Job, Pause, Worker
 from django_jobs.models.clock import Clock
 from django_jobs.queue import bulk_acts, bulk_step, operate
+from django_jobs.queue.bulk_acts import TYPE
 from django_jobs.queue.sought import Sought
 from tests.app.jobs import nothing
 from tests.bulk import LINE, begin, carry_out, make, statuses, take_step
@@ -156,7 +157,9 @@ def test_waiting_jobs_are_moved_to_another_queue_with_their_due_times(engine: En
     act = carry_out(begin("move", Sought(queue="mail"), queue="slow"))
     found = dict(Job.objects.using(engine.alias).values_list("pk", "queue"))
     assert (found[waits], found[runs], numbers(act)) == ("slow", "mail", ("done", 1, 0))
-    assert Job.objects.using(engine.alias).get(pk=waits).run_at == before
+    job = Job.objects.using(engine.alias).get(pk=waits)
+    assert job.run_at == before
+    assert (job.history[-1]["cause"], job.history[-1]["error"]) == ("edited", "by ada: it is back (queue)")
 
 
 def test_a_row_that_the_database_refuses_is_reported_and_stops_no_other(engine: Engine) -> None:
@@ -267,13 +270,13 @@ def test_one_form_makes_one_act_and_a_second_one_alike_finds_the_first(engine: E
         bulk.Wanted(act="requeue", sought=Sought(state="failed")), uuid4(), counted=0, is_capped=False
     )
     assert made
-    assert Job.objects.using(engine.alias).filter(type=bulk.TYPE).count() == 2
+    assert Job.objects.using(engine.alias).filter(type=TYPE).count() == 2
 
 
 def test_its_job_goes_where_a_live_worker_takes_it(engine: Engine) -> None:
     def queue_of(**values: Any) -> str:
         Worker.objects.using(engine.alias).all().delete()
-        worker = {"host": "here", "pid": 1, "supervisor_pid": 1, "threads": 1, "types": [bulk.TYPE]}
+        worker = {"host": "here", "pid": 1, "supervisor_pid": 1, "threads": 1, "types": [TYPE]}
         if values:
             Worker.objects.using(engine.alias).create(id="w", **{**worker, **values})
         act = begin(sought=Sought(tag=str(uuid4())))

@@ -11,8 +11,8 @@ from django.db.models.functions import Now, Right
 
 from django_jobs.admin import beside, shown
 from django_jobs.admin.bounded import TooSlow, bounded
-from django_jobs.admin.filters import NEWEST, ORDERS
 from django_jobs.admin.listing import HEAVY
+from django_jobs.admin.strands import NEWEST, ORDERS
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.models import Job
 from django_jobs.queue.bulk_acts import meant

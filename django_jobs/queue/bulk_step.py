@@ -22,7 +22,7 @@ from django_jobs.engines import engine
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
 from django_jobs.models import BulkAct, Job, JobQuerySet
 from django_jobs.models.clock import Clock
-from django_jobs.queue import bulk_log, operate, operate_many
+from django_jobs.queue import bulk_log, operate, operate_many, seen
 from django_jobs.queue.archive import is_of_a_row, reason
 from django_jobs.queue.bulk_acts import meant_by, states
 from django_jobs.queue.choose import SPAN
@@ -199,11 +199,11 @@ def _at_once(act: Any, came: Came, ids: list[int]) -> None:
 def _all(act: BulkAct, rows: JobQuerySet) -> None:
     match act.act:
         case BulkAct.Act.REQUEUE:
-            operate_many.requeue(rows, operate._said(act.by, act.why))
+            operate_many.requeue(rows, seen.said(act.by, act.why))
         case BulkAct.Act.CANCEL:
-            operate_many.cancel(rows, operate._said(act.by, act.why))
+            operate_many.cancel(rows, seen.said(act.by, act.why))
         case BulkAct.Act.MOVE:
-            operate_many.move(rows, act.queue)
+            operate_many.move(rows, act.queue, seen.said(act.by, act.why))
         case BulkAct.Act.DELETE:
             rows.delete()
 

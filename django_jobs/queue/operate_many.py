@@ -12,7 +12,7 @@ from django.db.models.functions import JSONObject, Least
 
 from django_jobs import notify
 from django_jobs.engines import engine
-from django_jobs.engines.causes import CALLED_OFF, HISTORY_LIMIT, REQUEUED
+from django_jobs.engines.causes import CALLED_OFF, EDITED, HISTORY_LIMIT, REQUEUED
 from django_jobs.models import Job, JobQuerySet
 from django_jobs.models.clock import Clock, ClockText
 
@@ -30,19 +30,21 @@ class JsonKind(Func):
 
 
 class _WithLine(Func):
-    """A history and a line more; of a full one the second line goes, as `operate` has it."""
+    """A history and a line more; of a full one the second line goes, as of one job. What is no list stays as it is."""
 
     output_field = JSONField()
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         kept = f"CASE WHEN jsonb_array_length(history) >= {HISTORY_LIMIT} THEN history - 1 ELSE history END"
-        template = f"({kept}) || jsonb_build_array(%(expressions)s)"
+        more = f"({kept}) || jsonb_build_array(%(expressions)s)"
+        template = f"CASE WHEN jsonb_typeof(history) = 'array' THEN {more} ELSE history END"
         return self.as_sql(compiler, connection, template=template, **extra)
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         full = f"json_array_length(history) >= {HISTORY_LIMIT}"
         kept = f"CASE WHEN {full} THEN json_remove(history, '$[1]') ELSE history END"
-        template = f"json_insert({kept}, '$[#]', json(%(expressions)s))"
+        more = f"json_insert({kept}, '$[#]', json(%(expressions)s))"
+        template = f"CASE WHEN json_type(history) = 'array' THEN {more} ELSE history END"
         return self.as_sql(compiler, connection, template=template, **extra)
 
 
@@ -79,10 +81,10 @@ def cancel(rows: JobQuerySet, said: str) -> None:
     )
 
 
-def move(rows: JobQuerySet, queue: str) -> None:
+def move(rows: JobQuerySet, queue: str, said: str) -> None:
     """Put jobs that do not run into another queue; they keep their due times."""
     waits = rows.filter(status=Job.Status.READY, suspect=False).exists()
-    rows.update(queue=queue)
+    rows.update(queue=queue, history=_line(EDITED, f"{said} (queue)"))
     if waits:
         notify.ready(engine(rows.db), queue)
 
