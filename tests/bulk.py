@@ -86,3 +86,11 @@ def fill(alias: str, number: int) -> None:
     if number > 1:
         with connections[alias].cursor() as cursor:
             cursor.execute(_FILL.format(numbers=_NUMBERS[connections[alias].vendor]), [number - 1, first])
+
+
+def assert_each_once(alias: str, number: int) -> None:
+    """Each job was requeued, and once: its history has one line more than before."""
+    jobs = Job.objects.using(alias).filter(queue="unserved")
+    assert jobs.filter(status="ready", attempts=0).count() == number
+    lines = {len(history) for history in jobs.values_list("history", flat=True).iterator()}
+    assert lines == {2}

@@ -9,7 +9,7 @@ from pathlib import Path
 from django_jobs import bulk
 from django_jobs.models import BulkAct, Job
 from example_project import postgres
-from tests.bulk import begin, fill
+from tests.bulk import assert_each_once, begin, fill
 from tests.harness import Tree, wait_for
 from tests.processes.common import ends, on_postgresql, state, with_processes
 from tests.processes.outages import LEASE as OUTAGE_LEASE
@@ -28,14 +28,6 @@ def read(act: BulkAct) -> BulkAct:
 
 def wait_until_done(act: BulkAct, timeout: float = 60.0) -> None:
     wait_for(lambda: read(act).state == "done", timeout, f"the act is done, it is {act.state} after {act.done}")
-
-
-def assert_each_once(alias: str, number: int) -> None:
-    """Each job was requeued, and once: its history has one line more than before."""
-    jobs = Job.objects.using(alias).filter(queue="unserved")
-    assert jobs.filter(status="ready", attempts=0).count() == number
-    lines = {len(history) for history in jobs.values_list("history", flat=True).iterator()}
-    assert lines == {2}
 
 
 @on_postgresql
