@@ -43,6 +43,8 @@ class Came:
     done: int = 0
     asked: int = 0
     refused: dict[int, str] = field(default_factory=dict)
+    # It is to end here.
+    is_full: bool = False
 
 
 class Stepped(NamedTuple):
@@ -99,7 +101,7 @@ def _go_on(act: Any, until: float) -> float:
     while act.after < act.upto and left:
         act.after = _batch(act, came, min(BATCH, left), until)
         left = _left(act, came)
-        if time.monotonic() >= until:
+        if came.is_full or time.monotonic() >= until:
             break
     _note(act, came)
     if came.done or came.refused:
@@ -129,7 +131,11 @@ def _note(act: Any, came: Came) -> None:
 
 
 def _batch(act: Any, came: Came, size: int, until: float) -> int:
-    """Act upon the next jobs, of some thousand ids at most; return the id up to which they were gone through."""
+    """Act upon the next jobs, of some thousand ids at most; return the id up to which they were gone through.
+
+    Those one by one are acted upon at the beginning of a step only: one may have to wait for whoever holds its row, and
+    nobody is to wait for the others meanwhile.
+    """
     high = int(min(act.after + SPAN, act.upto))
     rows = meant_by(act)
     ids = list(rows.filter(pk__lte=high).order_by("pk").values_list("pk", flat=True)[:size])
@@ -137,14 +143,27 @@ def _batch(act: Any, came: Came, size: int, until: float) -> int:
         return high
     free, kept = _free(act, rows.filter(pk__in=ids))
     came_to = ids[-1] if len(ids) == size else high
-    for job_id in sorted({*ids} - {*free} - {*kept}):
-        if time.monotonic() >= until:
-            came_to = job_id - 1
-            break
-        _one(act, came, job_id)
+    alone = sorted({*ids} - {*free} - {*kept})
+    if alone:
+        came.is_full = True
+        if came.done or (free and free[0] < alone[0]):
+            came_to = alone[0] - 1
+        else:
+            came_to = _one_by_one(act, came, alone, until, free[0] - 1 if free else came_to)
     _at_once(act, came, [job_id for job_id in free if job_id <= came_to])
     came.refused |= {job_id: why for job_id, why in kept.items() if job_id <= came_to}
     return came_to
+
+
+def _one_by_one(act: Any, came: Came, ids: list[int], until: float, upto: int) -> int:
+    """Act upon jobs by themselves; return the id up to which they were gone through, at most the one given."""
+    for job_id in ids:
+        if job_id > upto:
+            break
+        if time.monotonic() >= until:
+            return job_id - 1
+        _one(act, came, job_id)
+    return upto
 
 
 def _free(act: Any, rows: JobQuerySet) -> tuple[list[int], dict[int, str]]:
