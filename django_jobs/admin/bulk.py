@@ -217,7 +217,7 @@ class BulkActAdmin(QueueAdmin):
 
     @bounded_page
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": _("Acts upon many jobs"), **(extra_context or {})})
+        return super().changelist_view(request, {"title": _("Bulk acts"), **(extra_context or {})})
 
     @admin.display(description=gettext_lazy("what, upon which jobs"))
     def what(self, act: BulkAct) -> str:

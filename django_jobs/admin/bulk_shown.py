@@ -40,6 +40,20 @@ EFFECTS = {
     BulkAct.Act.MOVE: gettext_lazy("Each keeps its due time and its priority. What runs stays where it is."),
     BulkAct.Act.DELETE: gettext_lazy("They cannot be brought back. What runs is never deleted."),
 }
+_STATES = {
+    **{status.value: status.label for status in Job.Status},
+    "due": gettext_lazy("due"),
+    "later": gettext_lazy("scheduled for later"),
+    "retries": gettext_lazy("retries"),
+    "parked": gettext_lazy("parked"),
+    "dead-letters": gettext_lazy("dead letters"),
+}
+# In which states jobs can be that the filter's state finds.
+_STATUSES: dict[str, tuple[str, ...]] = {
+    **{status.value: (status.value,) for status in Job.Status},
+    **dict.fromkeys(("due", "later", "retries", "parked"), (Job.Status.READY.value,)),
+    "dead-letters": Job.DEAD_LETTERS,
+}
 _NAMES = {
     "state": gettext_lazy("state"),
     "queue": gettext_lazy("queue"),
@@ -64,12 +78,14 @@ def number(value: int) -> str:
 
 def in_words(sought: Sought) -> str:
     """Return what jobs a filter finds, in a line."""
-    parts = [f"{_NAMES.get(name, name)}: {_value(value)}" for name, value in sought.as_json().items()]
+    parts = [f"{_NAMES.get(name, name)}: {_value(name, value)}" for name, value in sought.as_json().items()]
     return "; ".join(parts) or _("all jobs")
 
 
-def _value(value: Any) -> str:
-    return "=".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+def _value(name: str, value: Any) -> str:
+    if name == "state":
+        return str(_STATES.get(value, value))
+    return "=".join(value) if name == "argument" else str(value)
 
 
 def counted(found: int | None, is_capped: bool) -> str:
@@ -81,7 +97,9 @@ def counted(found: int | None, is_capped: bool) -> str:
 
 def meant(act: str, sought: Sought) -> str:
     """Say in which states a job has to be that the act means."""
-    labels = [str(Job.Status(status).label) for status in states(act, sought)]
+    found = states(act, sought)
+    narrower = _STATUSES.get(sought.state, found)
+    labels = [str(Job.Status(status).label) for status in found if status in narrower]
     return _("jobs that are %s") % _(" or ").join(labels)
 
 

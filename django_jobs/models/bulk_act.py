@@ -60,8 +60,8 @@ class BulkAct(models.Model):
     finished_at = models.DateTimeField(_("ended at"), null=True, blank=True)
 
     class Meta:
-        verbose_name = _("act upon many jobs")
-        verbose_name_plural = _("acts upon many jobs")
+        verbose_name = _("bulk act")
+        verbose_name_plural = _("bulk acts")
         default_permissions = ("view",)
         constraints = [
             models.CheckConstraint(
