@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 
-from django_jobs import bulk
+from django_jobs import Context, Snooze, bulk
 from django_jobs.models import BulkAct, Job
 from django_jobs.queue import bulk_step, operate
 from django_jobs.queue.bulk_acts import TYPE
@@ -103,3 +103,59 @@ def test_a_cancel_that_meets_a_step_waits_for_its_end_and_counts_it(engine: Engi
         runs.commit()
         found = late.result(10)
     assert (found.state, found.done) == ("cancelled", 10)
+
+
+def context(act: BulkAct, stop: bool = False) -> Context:
+    return Context(
+        job_id=act.job_id or 0,
+        attempt=1,
+        run=1,
+        idempotency_key="",
+        slot=None,
+        stop_asked=lambda: stop,
+        report=lambda _progress: None,
+    )
+
+
+@beside_others
+def test_a_run_that_is_to_stop_takes_no_further_step_and_is_not_charged(engine: Engine) -> None:
+    ids = make(engine.alias, 3)
+    act = begin()
+    act.refresh_from_db()
+    came = bulk.carry_out(context(act, stop=True), act.pk)
+    assert (type(came), getattr(came, "delay", None)) == (Snooze, 0.0)
+    assert statuses(engine.alias, ids) == ["dead"] * 3
+    assert bulk.carry_out(context(act), act.pk) == {"done": 3, "refused": 0}
+
+
+@on_postgresql
+@beside_others
+def test_a_run_that_meets_a_lock_comes_again_uncharged(engine: Engine, settings: Any) -> None:
+    settings.DJANGO_JOBS = {"ENQUEUE_TIMEOUT": 0.2}
+    make(engine.alias, 3)
+    act = begin()
+    act.refresh_from_db()
+    with session(engine.alias) as other:
+        other.begin()
+        other.sql("SELECT 1 FROM django_jobs_bulkact FOR UPDATE")
+        came = bulk.carry_out(context(act), act.pk)
+    assert (type(came), getattr(came, "delay", None)) == (Snooze, bulk.AGAIN_SECONDS)
+
+
+@on_postgresql
+@beside_others
+def test_a_run_that_is_chosen_to_end_a_deadlock_comes_again_uncharged(engine: Engine) -> None:
+    ids = make(engine.alias, 1)
+    act = begin()
+    act.refresh_from_db()
+    with session(engine.alias) as person, session(engine.alias) as runs:
+        person.begin()
+        person.sql("SELECT 1 FROM django_jobs_job WHERE id = %s FOR UPDATE", ids[0])
+        late = runs.start(lambda: bulk.carry_out(context(act), act.pk))
+        wait_for_blocked()
+        # It has waited for longer, and so is the first to find out.
+        person.sql("SELECT 1 FROM django_jobs_bulkact FOR UPDATE")
+        came = late.result(10)
+        person.rollback()
+    assert (type(came), getattr(came, "delay", None)) == (Snooze, bulk.AGAIN_SECONDS)
+    assert statuses(engine.alias, ids) == ["dead"]
