@@ -56,7 +56,7 @@ class ArchivedJobAdmin(JobAdmin):
         return (queryset.filter(pk__in=numbered(term)) if term else queryset), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": _("Archived jobs"), "lists": [], **(extra_context or {})})
+        return super().changelist_view(request, {"title": _("Archived jobs"), **(extra_context or {})})
 
     def _not_here(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
-from django.db import connections
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -15,12 +13,9 @@ from django.utils.translation import gettext_lazy
 
 from django_jobs import registry
 from django_jobs.admin import asked
-from django_jobs.engines import jobs_alias
-from django_jobs.models import Job, Schedule, Worker
+from django_jobs.admin.known import known
+from django_jobs.models import Job
 
-# So many of each are offered; others are found by their address.
-LANES_SHOWN = 200
-SCHEDULES_SHOWN = 50
 WORKERS_SHOWN = 50
 
 
@@ -36,13 +31,13 @@ class _Choices(admin.SimpleListFilter):
         return ({**choice, "is_open": is_open} for choice in super().choices(changelist))
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        found = list(self.known(request))
+        found = list(self.offered(request))
         chosen = self.used_parameters.get(str(self.parameter_name))
         if chosen and chosen not in dict(found):
             found.append((chosen, chosen))
         return found
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         raise NotImplementedError
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
@@ -54,7 +49,7 @@ class StateFilter(_Choices):
     parameter_name = "state"
     is_open = True
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         return [
             ("due", _("due, or held by a pause")),
             ("later", _("scheduled for later")),
@@ -72,8 +67,8 @@ class StateFilter(_Choices):
 class EndFilter(StateFilter):
     """Of archived jobs."""
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        return [choice for choice in super().known(request) if choice[0] in asked.ENDED]
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return [choice for choice in super().offered(request) if choice[0] in asked.ENDED]
 
 
 class TimeFilter(_Choices):
@@ -83,7 +78,7 @@ class TimeFilter(_Choices):
     parameter_name = "span"
     is_open = True
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         return asked.SPANS.items()
 
 
@@ -92,7 +87,7 @@ class QueueFilter(_Choices):
     parameter_name = "queue"
     is_open = True
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         return [(name, name) for name in sorted(known_queues(request))]
 
 
@@ -100,7 +95,7 @@ class TypeFilter(_Choices):
     title = gettext_lazy("type")
     parameter_name = "type"
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         return [(name, name) for name in sorted(known_types(request))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -115,16 +110,16 @@ class PriorityFilter(_Choices):
     title = gettext_lazy("lane (priority)")
     parameter_name = "priority"
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        known = sorted(known_priorities(request), reverse=True)
-        return [(str(number), f"{number:+d}" if number else "0") for number in known]
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        numbers = sorted(known_priorities(request), reverse=True)
+        return [(str(number), f"{number:+d}" if number else "0") for number in numbers]
 
 
 class ParkedFilter(_Choices):
     title = gettext_lazy("why it is parked")
     parameter_name = "parked"
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         return Job.Parked.choices
 
 
@@ -132,17 +127,16 @@ class WorkerFilter(_Choices):
     title = gettext_lazy("worker that runs it")
     parameter_name = "worker"
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        return [(str(worker.pk), str(worker)) for worker in workers(request)[:WORKERS_SHOWN]]
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return known(request).workers[:WORKERS_SHOWN]
 
 
 class ScheduleFilter(_Choices):
     title = gettext_lazy("schedule")
     parameter_name = "schedule"
 
-    def known(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        names = Schedule.objects.using(jobs_alias()).order_by("name").values_list("name", flat=True)
-        return [(name, name) for name in names[:SCHEDULES_SHOWN]]
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return [(name, name) for name in known(request).schedules]
 
 
 class FreeFilter(admin.ListFilter):
@@ -192,71 +186,21 @@ class FreeFilter(admin.ListFilter):
 
 def known_queues(request: HttpRequest | None = None) -> set[str]:
     """Return the queues of types, workers and waiting jobs."""
-    waiting = {queue for queue, _priority in waiting_lanes(request)}
-    return {*registry.queues(), *waiting, *chain(*(worker.queues or [] for worker in workers(request)))}
+    found = known(request)
+    return {*registry.queues(), *(queue for queue, _priority in found.lanes), *found.served}
 
 
 def known_types(request: HttpRequest | None = None) -> set[str]:
     """Return the types that this process or a worker knows."""
-    return {*registry.names(), *chain(*(worker.types or [] for worker in workers(request)))}
+    return {*registry.names(), *known(request).types}
 
 
 def known_priorities(request: HttpRequest) -> set[int]:
     """Return the priorities of types and waiting jobs, and 0."""
-    known = [registry.find(name) for name in registry.names()]
-    return {
-        0,
-        *(found.priority for found in known if found),
-        *(priority for _queue, priority in waiting_lanes(request)),
-    }
+    types = [registry.find(name) for name in registry.names()]
+    return {0, *(found.priority for found in types if found), *(priority for _queue, priority in known(request).lanes)}
 
 
 def known_tags() -> set[str]:
     """Return the tags of types."""
     return {tag for name in registry.names() if (found := registry.find(name)) is not None for tag in found.tags}
-
-
-def workers(request: HttpRequest | None) -> list[Worker]:
-    """Return all workers, of a request once."""
-    return _once(request, "workers", lambda: list(Worker.objects.using(jobs_alias()).order_by("host", "pid", "pk")))
-
-
-def waiting_lanes(request: HttpRequest | None) -> list[tuple[str, int]]:
-    """Return the queues and priorities in which jobs wait, of a request once."""
-    return _once(request, "lanes", _waiting_lanes)
-
-
-def _once(request: HttpRequest | None, name: str, make: Callable[[], Any]) -> Any:
-    kept: dict[str, Any] = {} if request is None else request.__dict__.setdefault("jobs_known", {})
-    if name not in kept:
-        kept[name] = make()
-    return kept[name]
-
-
-# From each lane to the next by probes of the claim's index.
-_LANES = """
-WITH RECURSIVE waiting (queue, priority, number) AS (
-    SELECT * FROM (SELECT CAST(queue AS text), priority, 1 FROM django_jobs_job WHERE status = 'ready' AND parked IS NULL
-                    ORDER BY queue, priority DESC LIMIT 1) first
-     UNION ALL
-    SELECT coalesce(CASE WHEN {lower} IS NOT NULL THEN queue END, {queue}),
-           coalesce({lower}, (SELECT max(priority) FROM django_jobs_job
-                               WHERE status = 'ready' AND parked IS NULL AND queue = {queue})),
-           number + 1
-      FROM waiting
-     WHERE queue IS NOT NULL AND number < %s
-)
-SELECT queue, priority FROM waiting WHERE queue IS NOT NULL
-""".format(
-    lower="(SELECT max(j.priority) FROM django_jobs_job j WHERE j.status = 'ready' AND j.parked IS NULL "
-    "AND j.queue = waiting.queue AND j.priority < waiting.priority)",
-    queue="(SELECT min(j.queue) FROM django_jobs_job j WHERE j.status = 'ready' AND j.parked IS NULL "
-    "AND j.queue > waiting.queue)",
-)
-
-
-def _waiting_lanes() -> list[tuple[str, int]]:
-    with connections[jobs_alias()].cursor() as cursor:
-        cursor.execute(_LANES, [LANES_SHOWN])
-        found: list[tuple[str, int]] = cursor.fetchall()
-        return found

@@ -7,7 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from django_jobs.admin import filters, shown
 from django_jobs.admin.asked import NAMES
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.admin.bounded import bounded_page
+from django_jobs.admin.bounded import TooSlow, bounded_page, too_slow
 from django_jobs.admin.dead_letters import dead_letters
 from django_jobs.admin.listing import AT, JobChangeList, search
 from django_jobs.models import Job
@@ -45,7 +45,7 @@ class JobLists(QueueAdmin):
     search_fields = ("pk",)  # so that there is a field for the search, which is `asked.sought_of`
     search_help_text = gettext_lazy(
         "The id of a job; an idempotency key or its beginning; an argument as args.0=5 or kwargs.customer.id=7; a tag as "
-        "tag:billing. All else is looked for in the last errors: first of retries, then of dead letters, then of others."
+        "tag:billing. All else is looked for in the last errors, those of dead letters first."
     )
 
     class Media:
@@ -79,9 +79,12 @@ class JobLists(QueueAdmin):
     @bounded_page
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         title = _("Retries") if _is_retries(request) else _("Jobs")
-        return super().changelist_view(
-            request, {"title": title, "lists": self._lists(request), **(extra_context or {})}
-        )
+        try:
+            return super().changelist_view(request, {"title": title, **(extra_context or {})})
+        except TooSlow:  # of an act that is asked for on it; nothing is done by then
+            if request.method != "POST":
+                raise
+            return too_slow(self.admin_site, request)
 
     def retries_view(self, request: HttpRequest) -> HttpResponse:
         return self.changelist_view(request)
@@ -95,16 +98,9 @@ class JobLists(QueueAdmin):
             "title": _("Dead letters"),
             "opts": self.opts,
             "media": self.media,
-            "lists": self._lists(request),
-            **dead_letters(may_requeue=self.has_requeue_permission(request)),  # type: ignore[attr-defined]
+            **dead_letters(request.GET, may_requeue=self.has_requeue_permission(request)),  # type: ignore[attr-defined]
         }
         return TemplateResponse(request, "admin/django_jobs/job/dead_letters.html", context)
-
-    def _lists(self, request: HttpRequest) -> list[tuple[str, str, bool]]:
-        """Return the lists beside each other: the address and the name of each, and whether it is the one that is shown."""
-        names = [("changelist", _("All jobs")), ("retries", _("Retries")), ("dead_letters", _("Dead letters"))]
-        urls = [(reverse(f"admin:django_jobs_job_{name}"), label) for name, label in names]
-        return [(url, label, request.path == url) for url, label in urls]
 
     # The columns.
 

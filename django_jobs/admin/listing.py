@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
@@ -10,11 +11,12 @@ from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.db.models.functions import Right
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.http import urlencode
 
-from django_jobs.admin import asked, beside
+from django_jobs.admin import asked, beside, bounded
+from django_jobs.admin.known import known
 from django_jobs.admin.paging import LAST, Page, Place, page_at, place_of
 from django_jobs.admin.strands import Way, way
 from django_jobs.exceptions import InvalidJob
@@ -82,15 +84,24 @@ class JobChangeList(ChangeList):
 
     def asked_for(self, request: HttpRequest) -> Sought:
         given = {**request.GET.dict(), **({"state": self.state} if self.state else {})}
-        return asked.sought_of(given, archived=self.archived)
+        return asked.sought_of(given, archived=self.archived, now=known(request).now)
 
     def get_results(self, request: HttpRequest) -> None:
+        # A page that is read is bounded as a whole; an act is not, but the list that it is asked for on.
+        with (
+            nullcontext()
+            if request.method in ("GET", "HEAD")
+            else bounded.bounded(self.root_queryset.db, bounded.SECONDS)
+        ):
+            self._find(request)
+
+    def _find(self, request: HttpRequest) -> None:
         self.may_see_archive = request.user.has_perm("django_jobs.view_archivedjob")
+        self.any_paused = bool(known(request).paused) and not self.archived
         self.page = self._page()
-        found = (
-            self.root_queryset.filter(pk__in=self.page.ids).annotate(error_end=Right("last_error", 300)).defer(*HEAVY)
-        )
-        jobs = {job.pk: job for job in beside.with_calls(beside.with_held(found))}
+        shown = self.root_queryset.filter(pk__in=self.page.ids).defer(*HEAVY)
+        found = shown.annotate(error_end=Right("last_error", 300), beginning=beside.BEGINNING)
+        jobs = {job.pk: job for job in beside.with_calls(beside.with_held(found, known(request).paused))}
         self.result_list = [jobs[pk] for pk in self.page.ids if pk in jobs]
         self.result_count = self.full_result_count = self.page.found
         self.show_full_result_count = self.can_show_all = self.multi_page = False
@@ -157,6 +168,14 @@ class JobChangeList(ChangeList):
         return f"{self.page.found:,}"
 
     @property
+    def error_url(self) -> str:
+        """Where to look for a number in errors."""
+        term = self.query.strip()
+        if self.sought is None or not term or self.sought.key != term:
+            return ""
+        return self.get_query_string({SEARCH_VAR: None, "error": term})
+
+    @property
     def key_url(self) -> str:
         """Of the archive: where to look for a search as a key."""
         term = self.query.strip()
@@ -165,10 +184,21 @@ class JobChangeList(ChangeList):
         return self.get_query_string({SEARCH_VAR: f"key:{term}"})
 
     @property
+    def retries_url(self) -> str:
+        """Where an error is looked for that jobs may have which wait for another attempt."""
+        if self.archived or self.sought is None or not self.sought.reads_errors or self.sought.state:
+            return ""
+        return f"{reverse('admin:django_jobs_job_retries')}?{self.asked_query}"
+
+    @property
     def argument_hint(self) -> str:
         """How a search that may have been meant so finds an argument."""
         found = _NAMED.fullmatch(self.query.strip())
         return f"kwargs.{found[0]}" if found and self.sought is not None and self.sought.error else ""
+
+    @property
+    def argument_url(self) -> str:
+        return self.get_query_string({SEARCH_VAR: self.argument_hint})
 
     @property
     def asked_query(self) -> str:
@@ -187,20 +217,6 @@ class JobChangeList(ChangeList):
             return ""
         found = f"{reverse('admin:django_jobs_archivedjob_changelist')}?{self.asked_query}" if self.narrowed else ""
         return found if self.may_see_archive else ""
-
-    @property
-    def bulk_url(self) -> str:
-        """Where an act upon all that is found is asked for, if that is installed."""
-        if self.archived or not self.narrowed or not self.page.keys:
-            return ""
-        return bulk_url(self.asked_query)
-
-
-def bulk_url(query: str) -> str:
-    try:
-        return f"{reverse('admin:django_jobs_bulkact_add')}?{query}"
-    except NoReverseMatch:
-        return ""
 
 
 def search(queryset: QuerySet[Job], term: str) -> QuerySet[Job]:

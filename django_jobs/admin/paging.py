@@ -15,7 +15,7 @@ from django.db.models.sql.datastructures import BaseTable
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_jobs.admin.strands import Order, Way
+from django_jobs.admin.strands import Order, Strand, Way
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.queue.sought import ID_LIMIT
 
@@ -75,14 +75,14 @@ def place_of(text: str, way: Way) -> Place:
             raise ValueError(side)
         kinds = [strand.rows.model._meta.get_field(_column(name)) for name in strand.order]
         return Place(side, (number, *map(_value, kinds, values)))
-    except (ValueError, TypeError, IndexError, RecursionError, ValidationError):
+    except (ValueError, TypeError, IndexError, OverflowError, RecursionError, ValidationError):
         said = _("The place in the list is %(value)s, which is none of this list; begin at its first page.")
         raise InvalidJob(said % {"value": shown(text[:80])}) from None
 
 
 def _value(kind: Any, given: Any) -> Any:
     value = kind.to_python(given)
-    if isinstance(value, bool) or value is None or (isinstance(value, int) and abs(value) >= ID_LIMIT):
+    if isinstance(given, bool) or value is None or (isinstance(value, int) and abs(value) >= ID_LIMIT):
         raise ValueError(given)
     if isinstance(value, datetime):
         if not 1 < value.year < 9999 or timezone.is_aware(value) != settings.USE_TZ:
@@ -96,9 +96,11 @@ def _value(kind: Any, given: Any) -> Any:
 def page_at(way: Way, place: Place, *, size: int, most: int, looked: int) -> Page:
     """Return the page at a place: of `size` jobs, counted to `most`; of rows that have to be read, in the next `looked`."""
     found, end = _keys(way, place, size + 1 if way.rest is None else most, looked)
-    if place.is_backward and len(found) <= size and end is None:
-        # Nothing is before it: it is the first page, and a full one.
-        return page_at(way, Place(), size=size, most=most, looked=looked)
+    if len(found) <= size and end is None:
+        if place.side == BEFORE:  # nothing is before it: it is the first page, and a full one
+            return page_at(way, Place(), size=size, most=most, looked=looked)
+        if place.key is None:
+            return Page(found[::-1] if place.is_backward else found, len(found), is_capped=len(found) >= most)
     shown_keys = found[:size]
     beyond = Place(BEFORE if place.is_backward else AFTER, shown_keys[-1]) if len(found) > size else None
     page = Page(shown_keys[::-1] if place.is_backward else shown_keys, len(found))
@@ -106,9 +108,14 @@ def page_at(way: Way, place: Place, *, size: int, most: int, looked: int) -> Pag
     back = _back(place, shown_keys)
     page.previous, page.next = (beyond, back) if place.is_backward else (back, beyond)
     if way.rest is None:
-        page.found = sum(strand.rows.order_by()[:most].count() for strand in way.strands)
+        page.found = sum(_counted(strand, most) for strand in way.strands)
     page.is_capped = page.found >= most
     return page
+
+
+def _counted(strand: Strand, most: int) -> int:
+    # In their order: of a LIMIT without one PostgreSQL may expect to be filled soon by reading the table.
+    return int(strand.rows.order_by(*strand.order)[:most].count())
 
 
 def _back(place: Place, keys: list[Key]) -> Place | None:
@@ -123,45 +130,60 @@ def _keys(way: Way, place: Place, most: int, looked: int) -> tuple[list[Key], Pl
     """Return the keys of what is found from a place on, and where to look on if not all rows were looked at."""
     found: list[Key] = []
     for number, order, rows in _ranges(way, place):
-        if looked <= 0 or len(found) >= most:
-            break
         names = [_column(name) for name in order]
-        left = most - len(found)
         if way.rest is None:
-            found += [(number, *values) for values in rows.values_list(*names)[:left]]
-            continue
-        found += [
-            (number, *values)
-            for values in way.rest.rows(first_rows(rows, looked)).order_by(*order).values_list(*names)[:left]
-        ]
-        if len(found) < most:
-            last = rows.values_list(*names)[looked - 1 : looked].first()
+            found += [(number, *values) for values in rows.values_list(*names)[: most - len(found)]]
+        else:
+            read = way.rest.rows(first_rows(rows, looked)).order_by(*order)
+            found += [(number, *values) for values in read.values_list(*names)[: most - len(found)]]
+            last = rows.values_list(*names)[looked - 1 : looked].first() if len(found) < most else None
             if last is not None:
                 return found, Place(BEFORE if place.is_backward else AFTER, (number, *last))
-            looked -= rows.order_by()[:looked].count()
+        if len(found) >= most:
+            break
     return found, None
 
 
 def _ranges(way: Way, place: Place) -> Iterator[tuple[int, Order, QuerySet[Any]]]:
     """Return the rows from a place on, in parts of which each is a range of an index."""
+    start = None if place.key is None else place.key[0]
     strands = list(enumerate(way.strands))
-    start = place.key[0] if place.key is not None else None
     for number, strand in reversed(strands) if place.is_backward else strands:
         order = _reversed(strand.order) if place.is_backward else strand.order
-        if start is not None and number == start and place.key is not None:
-            for beyond in _beyond(order, place.key[1:]):
-                yield number, order, strand.rows.filter(beyond).order_by(*order)
-        elif start is None or (number > start) != place.is_backward:
-            yield number, order, strand.rows.order_by(*order)
+        beyond = [Q()]
+        if start is not None and place.key is not None:
+            if (number < start) != place.is_backward and number != start:
+                continue
+            if number == start:
+                beyond = list(_beyond(order, place.key[1:]))
+                # Rows that are read anyway need no exact range, and a range more is a question more.
+                beyond = beyond if way.rest is None else [_as_one(order, place.key[1:], beyond)]
+        for range_ in beyond:
+            yield number, order, strand.rows.filter(range_).order_by(*order)
 
 
 def _beyond(order: Order, values: Key) -> Iterator[Q]:
-    """Return what is beyond a key: first what is alike but for the last value, at last what differs in the first."""
+    """Return what is beyond a key: first what is alike but for the last two values, at last what differs in the first."""
     names = [_column(name) for name in order]
-    for place in reversed(range(len(order))):
-        alike = dict(zip(names[:place], values[:place], strict=True))
-        beyond = f"{names[place]}__{'lt' if order[place].startswith('-') else 'gt'}"
-        yield Q(**alike, **{beyond: values[place]})
+    for place in reversed(range(max(1, len(order) - 1))):
+        alike = Q(**dict(zip(names[:place], values[:place], strict=True)))
+        beyond = Q(**{f"{names[place]}__{_way_on(order[place])}": values[place]})
+        if place == len(order) - 2:  # ids differ: these are one range
+            alike &= Q(**{f"{names[place]}__{_way_on(order[place])}e": values[place]})
+            beyond |= Q(**{f"{names[-1]}__{_way_on(order[-1])}": values[-1]})
+        yield alike & beyond
+
+
+def _as_one(order: Order, values: Key, ranges: list[Q]) -> Q:
+    """Return all ranges as one, with the bound that the index begins at."""
+    one = Q()
+    for range_ in ranges:
+        one |= range_
+    return one & Q(**{f"{_column(order[0])}__{_way_on(order[0])}e": values[0]})
+
+
+def _way_on(name: str) -> str:
+    return "lt" if name.startswith("-") else "gt"
 
 
 def _column(name: str) -> str:
@@ -182,7 +204,7 @@ class _First(BaseTable):
 
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         sql, params = self.rows.query.get_compiler(connection=connection).as_sql()
-        return f"({sql}) {compiler.quote_name_unless_alias(self.table_alias)}", params
+        return f"({sql}) {connection.ops.quote_name(self.table_alias)}", params
 
 
 def first_rows(rows: QuerySet[Any], number: int) -> QuerySet[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections
@@ -60,18 +60,19 @@ def way(sought: Sought, table: QuerySet[Any], *, archived: bool = False) -> Way:
     if sought.state == "running" and not archived:
         return Way([Strand(sought.rows(table).annotate(turn=F("id") + 0), NEWEST_OF_FEW)])
     if archived or sought.state in ("", "done"):
-        return _newest(sought, table, errors_first=not archived and sought.state == "" and sought.reads_errors)
+        first = not archived and sought.state == "" and sought.reads_errors
+        return _errors_first(sought, table) if first else _newest(sought, table)
     if sought.state == "parked":
         return _parked(sought, table)
-    return _of_state(sought, [Strand(table, ORDERS[sought.state])])
+    return _told(sought, [Strand(Sought(state=sought.state).rows(table), ORDERS[sought.state])])
 
 
 def _parked(sought: Sought, table: QuerySet[Any]) -> Way:
     suspects = Strand(table.filter(parked=Job.Parked.SUSPECT), BY_DUE_TIME)
     others = Strand(table.filter(parked__in=[Job.Parked.TYPE, Job.Parked.PAUSE]), AS_PARKED)
     if sought.parked == Job.Parked.SUSPECT:
-        return _of_state(replace(sought, parked=""), [suspects])
-    return _of_state(sought, [others] if sought.parked else [suspects, others])
+        return _told(replace(sought, parked=""), [suspects])
+    return _told(sought, [others] if sought.parked else [suspects, others])
 
 
 def _keyed(sought: Sought, table: QuerySet[Any]) -> Strand:
@@ -81,60 +82,59 @@ def _keyed(sought: Sought, table: QuerySet[Any]) -> Strand:
     return Strand(replace(sought, key="").rows(table.filter(pk__in=found)), NEWEST)
 
 
-def _of_state(sought: Sought, strands: list[Strand]) -> Way:
+def _told(sought: Sought, strands: list[Strand]) -> Way:
+    """Narrow strands of a state by what their index tells; leave the rest to be read."""
     by_index = BY_INDEX.get(sought.state, set())
+    told = replace(Sought(), **{name: getattr(sought, name) for name in by_index})
     left = {name: None if name == "priority" else "" for name in by_index}
     rest = replace(sought, state="", since=None, until=None, **left)  # type: ignore[arg-type]
-    told = replace(Sought(state=sought.state, since=sought.since, until=sought.until), **_values(sought, by_index))
-    narrowed = [Strand(told.rows(strand.rows), strand.order) for strand in strands]
+    narrowed = [Strand(told.by_columns(sought.in_span(strand.rows)), strand.order) for strand in strands]
     return Way(narrowed, rest if rest != Sought() else None)
 
 
-def _values(sought: Sought, names: set[str]) -> dict[str, Any]:
-    return {name: getattr(sought, name) for name in names}
+def _newest(sought: Sought, table: QuerySet[Any]) -> Way:
+    """Return all rows from the newest on; those of a span of time by where their ids begin and end."""
+    times = {
+        "pk__lt": sought.until + SLACK if sought.until is not None else None,
+        "pk__gte": sought.since - SLACK if sought.since is not None and sought.moment == "created_at" else None,
+    }
+    given = {bound: moment for bound, moment in times.items() if moment is not None}
+    rows = table.filter(**dict(zip(given, first_ids(table, list(given.values())), strict=True)))
+    if sought == Sought(since=sought.since, until=sought.until):
+        return Way([Strand(sought.rows(rows), NEWEST)])
+    return Way([Strand(rows, NEWEST)], sought)
 
 
-def _newest(sought: Sought, table: QuerySet[Any], *, errors_first: bool = False) -> Way:
-    """Return all rows from the newest on; those of a span of time by where their ids begin and end.
-
-    `errors_first`: retries and dead letters before the others, most of which have no error.
-    """
-    rows, rest = table, sought
-    if sought.until is not None:
-        rows = rows.filter(pk__lt=first_id(table, sought.until + SLACK))
-    if sought.moment == "created_at" and sought.since is not None:
-        rows = rows.filter(pk__gte=first_id(table, sought.since - SLACK))
-    if rest == Sought(since=sought.since, until=sought.until):
-        rows, rest = rest.rows(rows), Sought()
-    strands = [Strand(rows, NEWEST)]
-    if errors_first:
-        first = {state: Sought(state=state).rows(table) for state in ("retries", "dead-letters")}
-        others = rows.exclude(status__in=Job.DEAD_LETTERS).exclude(status="ready", parked__isnull=True, attempts__gt=0)
-        strands = [*(Strand(found, ORDERS[state]) for state, found in first.items()), Strand(others, NEWEST)]
-    return Way(strands, rest if rest != Sought() else None)
+def _errors_first(sought: Sought, table: QuerySet[Any]) -> Way:
+    """Return dead letters before the others, most of which have no error."""
+    others = table.exclude(status__in=Job.DEAD_LETTERS)
+    return Way([Strand(Sought(state="dead-letters").rows(table), LAST_ENDED), Strand(others, NEWEST)], sought)
 
 
 _HALVED = """
-WITH RECURSIVE halved (low, high) AS (
-    SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table}) + 1
+WITH RECURSIVE asked (place, moment) AS (VALUES {asked}),
+halved (place, moment, low, high) AS (
+    SELECT place, moment, (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table}) + 1 FROM asked
      UNION ALL
-    SELECT CASE WHEN (SELECT created_at FROM {table} WHERE id >= (low + high) / 2 ORDER BY id LIMIT 1) < %s
+    SELECT place, moment,
+           CASE WHEN (SELECT created_at FROM {table} WHERE id >= (low + high) / 2 ORDER BY id LIMIT 1) < moment
                 THEN (low + high) / 2 + 1 ELSE low END,
-           CASE WHEN (SELECT created_at FROM {table} WHERE id >= (low + high) / 2 ORDER BY id LIMIT 1) < %s
+           CASE WHEN (SELECT created_at FROM {table} WHERE id >= (low + high) / 2 ORDER BY id LIMIT 1) < moment
                 THEN high ELSE (low + high) / 2 END
       FROM halved
      WHERE low < high
 )
-SELECT max(low) FROM halved
+SELECT max(low) FROM halved GROUP BY place ORDER BY place
 """
 
 
-def first_id(table: QuerySet[Any], moment: Any) -> int:
-    """Return the id from which on jobs were made at a time or later, by halving: there is no index of times."""
-    alias = table.db
-    connection = connections[alias]
-    given = connection.ops.adapt_datetimefield_value(for_row(moment, alias))
+def first_ids(table: QuerySet[Any], moments: list[datetime]) -> list[int]:
+    """Return for each time the id from which on jobs were made then or later, by halving: there is no index of times."""
+    if not moments:
+        return []
+    connection = connections[table.db]
+    given = [connection.ops.adapt_datetimefield_value(for_row(moment, table.db)) for moment in moments]
+    asked = ", ".join(f"({place}, %s)" for place, _ in enumerate(given))
     with connection.cursor() as cursor:
-        cursor.execute(_HALVED.format(table=table.model._meta.db_table), [given, given])
-        (found,) = cursor.fetchone()
-    return int(found or 0)
+        cursor.execute(_HALVED.format(asked=asked, table=table.model._meta.db_table), given)
+        return [int(low or 0) for (low,) in cursor.fetchall()]

@@ -86,6 +86,10 @@ class Sought:
             rows = rows.filter(parked=self.parked)
         if self.key:
             rows = rows.filter(Q(idempotency_key__startswith=self.key) | Q(pk__in=numbered(self.key)))
+        return self.in_span(rows)
+
+    def in_span(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Narrow to the span of time."""
         if self.since is not None:
             rows = rows.filter(**{f"{self.moment}__gte": for_row(self.since, rows.db)})
         if self.until is not None:

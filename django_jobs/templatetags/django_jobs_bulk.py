@@ -16,7 +16,7 @@ register = template.Library()
 def bulk_links(context: Any) -> list[dict[str, Any]]:
     """Return what a person may do to all that the filter of a list of jobs finds: nothing without one, and on other lists."""
     request, shown = context["request"], context.get("cl")
-    if not getattr(shown, "bulk_url", ""):
+    if not getattr(shown, "narrowed", False) or shown.archived or not shown.page.keys:
         return []
     sought = shown.sought
     destructive = (BulkAct.Act.CANCEL, BulkAct.Act.DELETE)
