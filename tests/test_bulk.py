@@ -194,7 +194,7 @@ def trigger(engine: Engine, job_id: int) -> None:
 
 
 def test_a_pace_lets_so_many_jobs_through_in_a_while_and_says_when_it_goes_on(engine: Engine) -> None:
-    ids = make(engine.alias, 30)
+    ids = make(engine.alias, 40)
     act = begin(per_minute=120)
     first = take_step(act)
     assert first.pause is not None
@@ -207,9 +207,9 @@ def test_a_pace_lets_so_many_jobs_through_in_a_while_and_says_when_it_goes_on(en
     assert statuses(engine.alias, ids).count("ready") == 20
     # What was missed is not made up for.
     BulkAct.objects.using(engine.alias).update(paced_at=F("paced_at") - timedelta(hours=1))
-    assert take_step(act).pause is None
+    assert (take_step(act).pause or 0) > 4.0
+    assert (take_step(act).pause or 0) > 4.0
     assert statuses(engine.alias, ids).count("ready") == 30
-    assert carry_out(act).state == "done"
 
 
 def test_cancelled_half_way_it_does_no_more_and_resumed_it_does_the_rest_once(

@@ -24,10 +24,10 @@ VERBS = {
     BulkAct.Act.DELETE: gettext_lazy("Delete"),
 }
 OFFERS = {
-    BulkAct.Act.REQUEUE: gettext_lazy("Requeue all found…"),
-    BulkAct.Act.CANCEL: gettext_lazy("Cancel all found…"),
-    BulkAct.Act.MOVE: gettext_lazy("Change queue of all found…"),
-    BulkAct.Act.DELETE: gettext_lazy("Delete all found…"),
+    BulkAct.Act.REQUEUE: gettext_lazy("Requeue…"),
+    BulkAct.Act.CANCEL: gettext_lazy("Cancel…"),
+    BulkAct.Act.MOVE: gettext_lazy("Change queue…"),
+    BulkAct.Act.DELETE: gettext_lazy("Delete…"),
 }
 EFFECTS = {
     BulkAct.Act.REQUEUE: gettext_lazy(
