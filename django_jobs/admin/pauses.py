@@ -16,7 +16,7 @@ from django_jobs import options, pauses
 from django_jobs.admin import shown
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.filters import known_queues, known_types
-from django_jobs.exceptions import JobsError
+from django_jobs.exceptions import InvalidJob, JobsError
 from django_jobs.models import Pause
 
 if TYPE_CHECKING:
@@ -118,7 +118,10 @@ class PauseAdmin(QueueAdmin):
             messages.warning(request, _("Nothing here or at a live worker is named %r; is it spelled so?") % found.name)
 
     def delete_model(self, request: HttpRequest, obj: Pause) -> None:
-        pauses.resume(**{obj.kind: obj.name})
+        try:
+            pauses.resume(**{obj.kind: obj.name})
+        except InvalidJob:  # made in SQL, of what no job can name
+            obj.delete(using=obj._state.db)
 
     # Under the name of Django's own action, whose place it takes: to resume destroys nothing and needs no second page.
     @admin.action(description=gettext_lazy("Resume selected %(verbose_name_plural)s"), permissions=["delete"])
