@@ -25,7 +25,6 @@ NAMED = "django_jobs_"
 INDEX = "app_list"
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 LINE = ("run", "cause", "error", "worker", "seconds", "at")
-PAYLOAD = {"args": [], "kwargs": {}}
 # What a row of a model needs beside what `row` gives it.
 GIVEN: dict[str, dict[str, Any]] = {
     "job": {"parked": None, "locked_by": None, "locked_until": None, "finished_at": None, "expires_at": None},
