@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from django_jobs import redact
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, LOSSES, REQUEUED
+from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, EDITED, HISTORY_LIMIT, REQUEUED
 from django_jobs.models import ArchivedJob, Job, Pause, Worker, find
-from django_jobs.models.clock import Clock, ClockText
+from django_jobs.models.clock import ClockText
 from django_jobs.models.record import JobRecord
-
-AHEAD_LIMIT = 1000
+from django_jobs.waiting import unserved
 
 
 def explain(job: JobRecord) -> str:
@@ -24,7 +25,14 @@ def explain(job: JobRecord) -> str:
     found: Any = find(alias, job.pk, clock=Now(), clock_text=ClockText())
     if found is None:
         return f"Job {job.pk} is gone: it was deleted."
-    now: datetime = found.clock
+    return sentence(found)
+
+
+def sentence(row: Any) -> str:
+    """Say so of a row as it was just read, with the database's `clock` and, as `ClockText` has it, `clock_text`."""
+    now: datetime = row.clock
+    alias = row._state.db
+    found = _masked(row)
     if isinstance(found, ArchivedJob):
         again = "" if found.requeued_as is None else f", and requeued as job {found.requeued_as}"
         return f"{_end(found, now).rstrip('.')}; archived {_age(found.archived_at, now)} ago{again}."
@@ -34,6 +42,13 @@ def explain(job: JobRecord) -> str:
         case Job.Status.RUNNING:
             return _running(found, now, alias)
     return _end(found, now)
+
+
+def _masked(row: Any) -> Any:
+    """Return a copy whose texts show no secret, never to be saved."""
+    found, seen = copy.copy(row), redact.job(row)
+    found.history, found.last_error, found.cancel_reason = seen.history, seen.last_error, seen.cancel_reason
+    return found
 
 
 def _end(job: Any, now: datetime) -> str:
@@ -64,7 +79,15 @@ def _ready(job: Any, now: datetime, alias: str) -> str:
         return f"{due}, but the time by which it had to start passed {late} ago: it is about to be cancelled."
     if paused:
         return f"{due}, but {' and '.join(paused)}{_expiry(job, now)}."
-    return f"{due}{_unserved(job, list(live_workers(alias)), alias)}{_expiry(job, now)}."
+    live = list(live_workers(alias))
+    held_up = unserved(job, live, _after_what(job)) if live else f", {_nobody(alias, now)}"
+    return f"{due}{held_up}{_expiry(job, now)}."
+
+
+def _nobody(alias: str, now: datetime) -> str:
+    last = Worker.objects.using(alias).order_by("-heartbeat_at").first()
+    silent = "" if last is None else f" ({last} is silent for {_age(last.heartbeat_at, now)})"
+    return f"but no worker is running{silent}: start `manage.py runworkers`"
 
 
 def _pauses_of(job: Job, alias: str) -> Any:
@@ -83,25 +106,6 @@ def _expiry(job: Job, now: datetime) -> str:
     return f"; it is cancelled unless it starts within {span(job.expires_at - now)}" if job.expires_at else ""
 
 
-def _unserved(job: Any, live: list[Worker], alias: str) -> str:
-    if not live:
-        return ", but no worker is running: start `manage.py runworkers`"
-    serving = [worker for worker in live if worker.queues is None or job.queue in worker.queues]
-    if not serving:
-        return f", but none of the {len(live)} live workers serves the queue {job.queue!r}"
-    knowing = [worker for worker in serving if job.type in worker.types]
-    if not knowing:
-        return f", but no live worker that serves the queue {job.queue!r} knows the type {job.type!r}"
-    match job.parked:
-        case Job.Parked.TYPE:
-            return f"; a worker without the type {job.type!r} parked it, and one of the {len(knowing)} that know it takes it next"
-        case Job.Parked.PAUSE:
-            return f"; it was parked by a pause that is over, and one of the {len(knowing)} that know its type takes it next"
-        case Job.Parked.SUSPECT:
-            return f"; it is to be run alone, since {_suspicion(job)}; {_suspects_ahead(job, alias)} before it"
-    return f"{_after_what(job)}; {_ahead(job, alias)} before it in its queue, {len(knowing)} live workers serve it"
-
-
 def _waits_for(job: Job) -> str:
     if job.attempts:
         return f"Attempt {job.attempts + 1} of {job.max_attempts}"
@@ -109,13 +113,14 @@ def _waits_for(job: Job) -> str:
 
 
 def _after_what(job: Any) -> str:
-    last = job.history[-1] if job.history else None
+    lines = [line for line in job.history if line["cause"] != EDITED]
+    last = lines[-1] if lines else None
     if not last:
         return ""
     if last["cause"] == REQUEUED:
         return f"; requeued {_line_age(job, last)} ago {_said(last['error'])}"
     streak = 0
-    for line in reversed(job.history):
+    for line in reversed(lines):
         if line["cause"] != last["cause"]:
             break
         streak += 1
@@ -141,34 +146,6 @@ def _line_age(job: Any, line: dict[str, Any]) -> str:
         return span(datetime.fromisoformat(job.clock_text) - datetime.fromisoformat(line["at"]))
     except (KeyError, TypeError, ValueError):  # a line that was written by hand
         return "some time"
-
-
-def _ahead(job: Job, alias: str) -> str:
-    earlier = Q(priority__gt=job.priority) | Q(priority=job.priority, run_at__lt=job.run_at)
-    ahead = Job.objects.using(alias).due().filter(earlier, queue=job.queue)[:AHEAD_LIMIT].count()
-    return f"{ahead if ahead < AHEAD_LIMIT else f'{AHEAD_LIMIT} or more'} due jobs are"
-
-
-def _suspicion(job: Job) -> str:
-    """Say what made a job a suspect."""
-    lost: dict[str, Any] = next((line for line in reversed(job.history) if line["cause"] in LOSSES), {})
-    if not lost:
-        return "it may have killed its process"
-    times = "" if job.losses < 2 else f", lost {job.losses} times in a row"
-    how = f"run {lost['run']} ended as {lost['cause']!r}: {lost['error']}".rstrip(".")
-    return f"it may have killed its process{times} ({how})"
-
-
-def _suspects_ahead(job: Job, alias: str) -> str:
-    as_often = Q(run_at__lt=job.run_at) | Q(run_at=job.run_at, pk__lt=job.pk)
-    earlier = Q(losses__lt=job.losses) | Q(as_often, losses=job.losses)
-    suspects = Job.objects.using(alias).filter(parked=Job.Parked.SUSPECT, run_at__lte=Clock())
-    waiting = suspects.filter(earlier)[:AHEAD_LIMIT].count()
-    return (
-        "1 suspect is"
-        if waiting == 1
-        else f"{waiting if waiting < AHEAD_LIMIT else f'{AHEAD_LIMIT} or more'} suspects are"
-    )
 
 
 def _running(job: Any, now: datetime, alias: str) -> str:

@@ -9,6 +9,7 @@ from django.db.models import Count, DateTimeField, Exists, Min, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from django_jobs import redact
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
@@ -218,23 +219,24 @@ def _error(job: Job | ArchivedJob) -> str | None:
     """Return in a line what the last run that did not succeed, or whoever ended the job, said."""
     if job.status == Job.Status.DONE or not job.history:
         return None
-    return str(job.history[-1].get("error", "")) or None
+    return redact.text(str(job.history[-1].get("error", "")), redact.secrets(job.type, job.payload)) or None
 
 
 def story(job: Job | ArchivedJob) -> dict[str, Any]:
-    """Return everything the row says of a job, and the sentence of `explain()`."""
+    """Return everything the row says of a job, and the sentence of `explain()`; values of names in REDACT are masked."""
+    seen = redact.job(job)
     return {
         **_short(job),
         "explanation": job.explain(),
-        "args": job.payload["args"],
-        "kwargs": job.payload["kwargs"],
+        "args": seen.payload["args"],
+        "kwargs": seen.payload["kwargs"],
         "tags": job.tags,
         "schedule": job.schedule,
         "slot": _text(job.slot),
         "idempotency_key": job.idempotency_key,
         "key_holds": job.key_holds,
         "expires_at": _text(job.expires_at),
-        "cancel_reason": job.cancel_reason,
+        "cancel_reason": seen.cancel_reason,
         "timeout": job.timeout,
         "runs": job.token,
         "losses": job.losses,
@@ -246,10 +248,10 @@ def story(job: Job | ArchivedJob) -> dict[str, Any]:
         "last_started_at": _text(job.last_started_at),
         "archived_at": _text(job.archived_at) if isinstance(job, ArchivedJob) else None,
         "requeued_as": job.requeued_as if isinstance(job, ArchivedJob) else None,
-        "progress": job.progress,
-        "result": job.result,
-        "last_error": job.last_error,
-        "history": job.history,
+        "progress": seen.progress,
+        "result": seen.result,
+        "last_error": seen.last_error,
+        "history": seen.history,
         "may_have_happened": _left_by(job),
     }
 

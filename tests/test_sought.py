@@ -105,6 +105,47 @@ def test_a_value_in_the_arguments_is_found_by_the_way_to_it(engine: Engine, path
     assert ids(argument=(path, text)) == ([job.pk] if found else [])
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("Traceback\n  File\nValueError: order 17 of 3 is gone\n", "ValueError: order # of # is gone"),
+        ("ValueError: order 123456789012345678901234567890 of 30 is gone", "ValueError: order # of # is gone"),
+        ("one\r\n  OSError: \u00fcber 'x' %s\r\n \n", "OSError: \u00fcber 'x' %s"),
+        ("x" * 600, "x" * 500),
+        ("no number", "no number"),
+    ],
+)
+def test_the_last_line_of_an_error_finds_it_whatever_numbers_are_in_it(engine: Engine, error: str, line: str) -> None:
+    job = in_state(engine, "dead")
+    alter(engine, job.pk, last_error=error)
+    alter(engine, in_state(engine, "dead").pk, last_error=f"{error} more")
+    assert ids(line=line) == [job.pk]
+    assert ids(line=line[:-1]) == []
+
+
+def test_a_text_outside_ascii_is_found_too(engine: Engine) -> None:
+    job = in_state(engine, "dead")
+    alter(engine, job.pk, last_error="OSError: Größe überschritten, 100%")
+    assert ids(error="Größe ü") == [job.pk]
+    assert ids(error="größen") == []
+
+
+def test_a_key_finds_by_its_beginning_and_digits_find_the_id_as_well(engine: Engine) -> None:
+    first, second = in_state(engine, "dead"), in_state(engine, "dead")
+    alter(engine, second.pk, idempotency_key=f"{first.pk}th_order")
+    assert ids(key=str(first.pk)) == [first.pk, second.pk]
+    assert ids(key=f"{first.pk}th_o") == [second.pk]
+    assert ids(key="9" * 19) == ids(key="th_order") == ids(key=f"{first.pk}thXo") == []
+
+
+def test_a_reason_finds_what_is_parked_for_it(engine: Engine) -> None:
+    job = in_state(engine, "parked")
+    assert ids(parked=job.parked) == [job.pk]
+    assert ids(parked="suspect") == []
+    with pytest.raises(InvalidJob, match="'full'; give one of type"):
+        Sought(parked="full")
+
+
 def test_a_tag_finds_what_has_it_among_others(engine: Engine) -> None:
     job = in_state(engine, "ready")
     alter(engine, job.pk, meta={"tags": ["billing", "eu's"]})

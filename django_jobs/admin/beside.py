@@ -1,4 +1,7 @@
-"""What lists of jobs show beside the columns that they read: whether a pause holds a job, and the beginning of its call."""
+"""What lists of jobs show beside the columns that they read: whether a pause holds a job, and the beginning of its call.
+
+What of it is secret is masked, and so it is in the error that is shown beside it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from typing import Any
 from django.db.models import TextField
 from django.db.models.functions import Cast, Left
 
+from django_jobs import redact
 from django_jobs.admin import shown
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job, Pause
 
-# Of the stored text, which names its parts; about 60 of the call are shown.
-PAYLOAD_READ = 200
+# Of the stored text, which names its parts: about 60 of the call are shown, and an error may say a secret from further on.
+PAYLOAD_READ = 5_000
 
 
 def with_held(jobs: Iterable[Any]) -> list[Any]:
@@ -31,12 +35,17 @@ def with_held(jobs: Iterable[Any]) -> list[Any]:
 def with_calls(jobs: Iterable[Any]) -> list[Any]:
     """Return the jobs, each with `call`: its arguments in short. The database cuts them: each may have a MiB.
 
-    Asked for by id: a list's own query would cut those of all rows that it sorts.
+    Asked for by id: a list's own query would cut those of all rows that it sorts. `secrets` are those found there, which an
+    `error_end` then shows no longer.
     """
     found = list(jobs)
     model = type(found[0]) if found else Job
     rows = model._default_manager.using(jobs_alias()).filter(pk__in=[job.pk for job in found])
     beginnings = dict(rows.values_list("pk", Left(Cast("payload", TextField()), PAYLOAD_READ)))
     for job in found:
-        job.call = shown.call(beginnings.get(job.pk) or "")
+        beginning = beginnings.get(job.pk) or ""
+        job.call = shown.call(redact.call_text(beginning, job.type))
+        job.secrets = redact.secrets(job.type, beginning)
+        if hasattr(job, "error_end"):
+            job.error_end = redact.text(job.error_end, job.secrets)
     return found

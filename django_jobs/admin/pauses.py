@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -14,15 +16,29 @@ from django.utils.translation import gettext_lazy
 
 from django_jobs import options, pauses
 from django_jobs.admin import shown
-from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.filters import known_queues, known_types
+from django_jobs.admin.nav import may_pause
+from django_jobs.admin.pausing import ResumingAdmin, back_to
+from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, JobsError
 from django_jobs.models import Pause
+from django_jobs.models.clock import database_now
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Pause]
 else:
     _Form = forms.ModelForm
+
+
+# How long a pause may last, without a time being written out: seconds, or until the next day of who asks begins.
+TOMORROW = "tomorrow"
+LASTS = (
+    ("", gettext_lazy("until it is resumed")),
+    ("900", gettext_lazy("15 minutes")),
+    ("3600", gettext_lazy("1 hour")),
+    ("14400", gettext_lazy("4 hours")),
+    (TOMORROW, gettext_lazy("until tomorrow, 00:00")),
+)
 
 
 class NameInput(forms.TextInput):
@@ -41,6 +57,9 @@ class NameInput(forms.TextInput):
 class PauseForm(_Form):
     by: str
     paused: Pause
+    lasts = forms.ChoiceField(
+        label=gettext_lazy("For"), required=False, choices=LASTS, help_text=gettext_lazy("Or give a time below.")
+    )
     # Not the model's field: its name may be there already, and is paused anew then.
     called = forms.CharField(
         label=gettext_lazy("Its name"),
@@ -56,10 +75,12 @@ class PauseForm(_Form):
         model = Pause
         fields = ("kind", "until", "why")
         widgets = {"why": forms.TextInput(attrs={"class": "vTextField"})}
-        help_texts = {"until": gettext_lazy("Empty: until it is resumed.")}
+        help_texts = {"until": gettext_lazy("Instead of a choice above.")}
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
+        if values.get("until") and values.get("lasts"):
+            self.add_error("until", _("Give this or a choice above, not both."))
         if {"kind", "called"} <= values.keys():
             self._refuse("called", self._check_name)
         if not self.errors:
@@ -82,11 +103,20 @@ class PauseForm(_Form):
     def _pause(self) -> None:
         values = self.cleaned_data
         what = {values["kind"]: values["called"]}
-        self.paused = pauses.pause(**what, until=values["until"], why=values["why"], by=self.by)
+        until = values["until"] or _end(values.get("lasts", ""))
+        self.paused = pauses.pause(**what, until=until, why=values["why"], by=self.by)
+
+
+def _end(lasts: str) -> float | datetime | None:
+    if lasts != TOMORROW:
+        return float(lasts) if lasts else None
+    today = database_now(jobs_alias()).astimezone(timezone.get_current_timezone())
+    day = (today + timedelta(days=1)).date()
+    return datetime.combine(day, time(), timezone.get_current_timezone())
 
 
 @admin.register(Pause)
-class PauseAdmin(QueueAdmin):
+class PauseAdmin(ResumingAdmin):
     """Pauses are added and deleted, by the functions for it; there is nothing to be changed in one."""
 
     form = PauseForm
@@ -94,12 +124,26 @@ class PauseAdmin(QueueAdmin):
     list_display_links = None
     ordering = ("kind", "name")
     actions = ["delete_selected"]
-    has_add_permission = admin.ModelAdmin.has_add_permission
-    has_delete_permission = admin.ModelAdmin.has_delete_permission
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return may_pause(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return may_pause(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return may_pause(request) or super().has_view_permission(request, obj)
+
+    def response_post_save_add(self, request: HttpRequest, obj: Pause) -> HttpResponse:
+        return (
+            HttpResponseRedirect(back_to(request, ""))
+            if back_to(request, "")
+            else super().response_post_save_add(request, obj)
+        )
 
     def get_fields(self, request: HttpRequest, obj: Pause | None = None) -> tuple[str, ...]:
         if obj is None:
-            return ("kind", "called", "until", "why")
+            return ("kind", "called", "lasts", "until", "why")
         return ("kind", "name", "until", "why", "by", "created_at")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

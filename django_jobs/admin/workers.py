@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -13,23 +14,41 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs.admin import shown
-from django_jobs.admin.base import QueueAdmin
+from django_jobs.admin.why import WHY_LIMIT
+from django_jobs.admin.worker_acts import WorkerActsAdmin
+from django_jobs.admin.worker_runs import runs_of
 from django_jobs.engines import jobs_alias
 from django_jobs.explain import live_workers
-from django_jobs.models import Job, JobQuerySet, Worker
+from django_jobs.models import Worker
 
 RUNS_SHOWN = 200
 
 
+class WorkerChangeList(ChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        workers = list(self.result_list)
+        runs = runs_of(workers)
+        for worker in workers:
+            worker.runs = runs[worker.pk]
+        self.result_list = workers
+
+
 @admin.register(Worker)
-class WorkerAdmin(QueueAdmin):
+class WorkerAdmin(WorkerActsAdmin):
     list_display = ("process", "state", "queues_", "threads_", "runs_now", "heartbeat", "up")
     ordering = ("host", "pid")
+
+    class Media:
+        css = {"all": ["django_jobs/workers.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         live = live_workers(jobs_alias()).filter(pk=OuterRef("pk"))
         found: QuerySet[Any] = super().get_queryset(request).annotate(live=Exists(live))
         return found
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return WorkerChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": _("Workers"), **(extra_context or {})})
@@ -40,7 +59,14 @@ class WorkerAdmin(QueueAdmin):
 
     @admin.display(description=gettext_lazy("state"))
     def state(self, worker: Any) -> str:
-        slug, word = ("live", _("live")) if worker.live else ("silent", _("silent"))
+        if not worker.live:
+            slug, word = "silent", _("silent")
+        elif worker.asked == Worker.Asked.STOP:
+            slug, word = "stopping", _("stopping")
+        elif worker.asked == Worker.Asked.QUIET:
+            slug, word = "quiet", _("quiet")
+        else:
+            slug, word = "live", _("live")
         return format_html('<span class="dj-state dj-state-{}">{}</span>', slug, word)
 
     @admin.display(description=gettext_lazy("queues"))
@@ -51,9 +77,9 @@ class WorkerAdmin(QueueAdmin):
     def threads_(self, worker: Worker) -> int:
         return worker.threads
 
-    @admin.display(description=gettext_lazy("jobs running"))
-    def runs_now(self, worker: Worker) -> int:
-        return int(_running_on(worker).count())
+    @admin.display(description=gettext_lazy("runs now"))
+    def runs_now(self, worker: Any) -> str:
+        return str(worker.runs.summary(worker.clock))
 
     @admin.display(description=gettext_lazy("last heartbeat"))
     def heartbeat(self, worker: Any) -> str:
@@ -71,7 +97,7 @@ class WorkerAdmin(QueueAdmin):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
         if not self.has_view_permission(request, worker):
             raise PermissionDenied
-        running = _running_on(worker).order_by("last_started_at").defer("payload", "result", "history", "last_error")
+        runs = runs_of([worker])[worker.pk]
         context = {
             **self.admin_site.each_context(request),
             "title": _("Worker %s") % worker,
@@ -80,33 +106,27 @@ class WorkerAdmin(QueueAdmin):
             "original": worker,
             "media": self.media,
             "state": self.state(worker),
-            "facts": [
-                (_("host"), worker.host),
-                (_("process id"), worker.pid),
-                (_("supervisor's process id"), worker.supervisor_pid),
-                (_("queues"), self.queues_(worker)),
-                (_("threads"), worker.threads),
-                (_("started"), shown.moment(worker.started_at, worker.clock)),
-                (_("last heartbeat"), shown.moment(worker.heartbeat_at, worker.clock)),
-                (_("incarnation"), worker.pk),
-            ],
+            "may_manage": self.has_manage_permission(request),
+            "why_limit": WHY_LIMIT,
+            "facts": self._facts(worker),
             "types": worker.types or [],
-            "running": [_line(job, worker.clock) for job in running[:RUNS_SHOWN]],
+            "held": len(runs.jobs),
+            "number": runs.number,
+            "running": runs.lines(worker.clock)[:RUNS_SHOWN],
+            "stacks_asked": worker.stacks_asked_at and shown.age(worker.stacks_asked_at, worker.clock),
+            "stacks_of": worker.stacks_at and shown.moment(worker.stacks_at, worker.clock),
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/django_jobs/worker/detail.html", context)
 
-
-def _running_on(worker: Worker) -> JobQuerySet:
-    found: JobQuerySet = Job.objects.using(jobs_alias()).running().filter(locked_by__startswith=f"{worker.pk}:")
-    return found
-
-
-def _line(job: Job, clock: Any) -> dict[str, Any]:
-    return {
-        "job": shown.job_link(job.pk),
-        "type": shown.name(job.type),
-        "run": job.token,
-        "since": shown.age(job.last_started_at, clock),
-        "progress": shown.progress(job.progress),
-    }
+    def _facts(self, worker: Any) -> list[tuple[str, Any]]:
+        return [
+            (_("host"), worker.host),
+            (_("process id"), worker.pid),
+            (_("supervisor's process id"), worker.supervisor_pid),
+            (_("queues"), self.queues_(worker)),
+            (_("threads"), worker.threads),
+            (_("started"), shown.moment(worker.started_at, worker.clock)),
+            (_("last heartbeat"), shown.moment(worker.heartbeat_at, worker.clock)),
+            (_("incarnation"), worker.pk),
+        ]

@@ -20,8 +20,9 @@ LOSSES = (DIED, LEASE_RAN_OUT, DATABASE_AWAY, CONNECTION_BROKE, WORKER_FAILED, O
 REQUEUED = "requeued"
 CALLED_OFF = "called off"
 ASKED_TO_STOP = "asked to stop"
+EDITED = "edited"
 TOO_LATE = "expired"
-ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP)
+ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP, EDITED)
 
 # Lines of a job's history that are kept: the first, and the last nine.
 HISTORY_LIMIT = 10

@@ -49,7 +49,12 @@ class Job(JobRecord):
     class Meta:
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
-        permissions = [("requeue_job", _("Can requeue jobs")), ("cancel_job", _("Can cancel jobs"))]
+        permissions = [
+            ("requeue_job", _("Can requeue jobs")),
+            ("cancel_job", _("Can cancel jobs")),
+            ("edit_job", _("Can change arguments, priority and due time of jobs")),
+            ("pause_queue", _("Can pause and resume queues and types")),
+        ]
         indexes = [
             models.Index(
                 "queue",
@@ -83,6 +88,18 @@ class Job(JobRecord):
                 fields=["status", "finished_at"],
                 name="django_jobs_unsuccessful",
                 condition=Q(status__in=["dead", "failed", "cancelled"]),
+            ),
+            # In these two the admin pages through them in due order, and from the last ended; a job that succeeds at once
+            # is in neither.
+            models.Index(
+                fields=["run_at", "id"],
+                name="django_jobs_retries",
+                condition=Q(status="ready", parked__isnull=True, attempts__gt=0),
+            ),
+            models.Index(
+                fields=["finished_at", "id"],
+                name="django_jobs_dead_letters",
+                condition=Q(status__in=["dead", "failed"]),
             ),
             # Only what may expire has an entry.
             models.Index(

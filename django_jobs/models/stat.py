@@ -24,17 +24,36 @@ CLASSES = (
     900.0,
     3600.0,
 )
-COUNTERS = ("done", "retried", "failed", "dead", "cancelled", "stopped", "lost_leases", "repeats")
+COUNTERS = (
+    "done",
+    "retried",
+    "failed",
+    "dead",
+    "cancelled",
+    "stopped",
+    "lost_leases",
+    "repeats",
+    "lease_expirations",
+    "slots_missed",
+)
+# Those that end a job for good: in which attempt that was is counted up to this one, which stands for all later ones.
+FINAL = frozenset({"done", "failed", "dead", "cancelled"})
+LAST_ATTEMPT = 10
 
 
 class Stat(models.Model):
-    """What worker processes stored as the ends of runs within one minute, or, when that is long ago, within one hour.
+    """What became of runs and slots within one minute or, when that is an hour ago, within ten, a day ago, within an hour.
 
     While it is new there is a row for each worker process that ran something, which it alone writes, with every few
     batches of outcomes: of a process that was killed the last seconds are missing. `runs` and `waits` say how many runs
     took, and how many jobs waited from when they were due until they were claimed, as long as each of CLASSES says.
-    `repeats` are runs after one that was lost. Not in it is what nobody ran to its end: jobs that were cancelled while they
-    waited, and those that a supervisor or a sweep ended because they were lost too often; the jobs themselves tell.
+    `repeats` are runs after one that was lost. `attempts` says how many jobs ended for good in their first, second, ...
+    attempt; the tenth stands for all later ones.
+
+    What others than worker processes did is in rows of their own, written once and in the transaction that did it:
+    `lease_expirations`, runs that were taken back since their lease ran out; `slots_missed` of schedules, by the queue and
+    type of their jobs; and jobs that were ended while nobody ran them to their end, as those lost too often (`dead`). Not in
+    it are jobs that were cancelled while they waited; they themselves tell.
     """
 
     minute = models.DateTimeField(_("from"))
@@ -50,10 +69,13 @@ class Stat(models.Model):
     stopped = models.BigIntegerField(_("stopped"), default=0)
     lost_leases = models.BigIntegerField(_("lost leases"), default=0)
     repeats = models.BigIntegerField(_("repeats"), default=0)
+    lease_expirations = models.BigIntegerField(_("leases that ran out"), default=0)
+    slots_missed = models.BigIntegerField(_("slots missed"), default=0)
     run_seconds = models.FloatField(_("seconds of all runs"), default=0.0)
     wait_seconds = models.FloatField(_("seconds of all waits"), default=0.0)
     runs = models.JSONField(_("runs by duration"))
     waits = models.JSONField(_("waits by duration"))
+    attempts = models.JSONField(_("jobs that ended, by attempt"), default=list)
 
     class Meta:
         verbose_name = _("statistics of a minute")

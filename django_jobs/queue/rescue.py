@@ -15,8 +15,11 @@ from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import DEADLINE, LEASE_RAN_OUT
 from django_jobs.engines.values import Run, Settlement, released
 from django_jobs.models import Job
+from django_jobs.models.clock import database_now
+from django_jobs.models.stat import FINAL
 from django_jobs.queue import convictions
 from django_jobs.queue.history import entry, late
+from django_jobs.queue.stats import Counted
 
 BATCH = 500
 
@@ -165,6 +168,7 @@ def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: in
         for item in settlements:
             statuses |= _settle(engine, [item], max_uncounted)
         return statuses
+    _count(engine, settlements, statuses)
     notify.ready_again(engine, settlements, statuses)
     for item in settlements:
         if item.run.id in statuses and item.counts == "loss":
@@ -172,3 +176,35 @@ def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: in
         elif item.run.id in statuses and item.cause == DEADLINE:
             log.job_late(item.run.id, statuses[item.run.id], item.error or "")
     return statuses
+
+
+def _count(engine: Engine, settlements: Sequence[Settlement], statuses: dict[int, str]) -> None:
+    """Count leases that ran out, and jobs that ended here, in the transaction that takes them back."""
+    told = [
+        item
+        for item in settlements
+        if item.run.id in statuses and (item.cause == LEASE_RAN_OUT or statuses[item.run.id] in FINAL)
+    ]
+    if not told:
+        return
+    try:
+        with transaction.atomic(using=engine.alias):
+            _counted(engine, told, statuses).store(engine, database_now(engine.alias))
+    except (OperationalError, InterfaceError, OSError):
+        raise
+    except Exception:  # no job waits for what is only counted
+        log.loop_failed("Counting jobs that were taken back")
+
+
+def _counted(engine: Engine, settlements: Sequence[Settlement], statuses: dict[int, str]) -> Counted:
+    jobs = Job.objects.using(engine.alias).filter(pk__in=[item.run.id for item in settlements])
+    rows = {row[0]: row[1:] for row in jobs.values_list("pk", "queue", "type", "attempts")}
+    counted = Counted()
+    for item in settlements:
+        queue, job_type, attempts = rows[item.run.id]
+        if item.cause == LEASE_RAN_OUT:
+            counted.add(queue, job_type, "lease_expirations")
+        if statuses[item.run.id] in FINAL:
+            # Only what was an attempt of the job's own is in the row by now.
+            counted.end(queue, job_type, statuses[item.run.id], max(attempts + (item.counts != "attempt"), 1))
+    return counted

@@ -8,14 +8,16 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from django.db.models import BooleanField, Func, JSONField, Q, Value
+from django.db.models import BooleanField, Func, JSONField, Q, QuerySet, Value
 from django.db.models.fields.json import KeyTransform
 
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
-from django_jobs.models import Job, JobQuerySet
+from django_jobs.models import Job
 from django_jobs.models.clock import Clock, for_row
+from django_jobs.queue.error_text import FoldedLine, HasText
 
+ID_LIMIT = 2**63
 STATES = ("due", "later", "retries", "parked", "running", "done", "dead-letters", "dead", "failed", "cancelled")
 # Which time of a job in a state `since` and `until` are about: what the list of that state shows.
 MOMENTS = {
@@ -37,9 +39,10 @@ class Sought:
     """Jobs by what they are. All that is given has to hold; what is left out may be anything.
 
     `state`: one of STATES. `since` and `until`: aware times, of which the second is not within; of the time that MOMENTS
-    names, and of `created_at` without a state. `worker`: the incarnation that runs it. `error`: a part of the last error, in
-    any case. `argument`: the way to a value in the arguments, as `args.0` or `kwargs.order.id`, and the value there as a
-    person writes it: `42` finds the number and the text.
+    names, and of `created_at` without a state. `worker`: the incarnation that runs it. `parked`: why it is set aside. `key`:
+    its idempotency key or the beginning of that; digits are its id as well. `error`: a part of the last error, in any case.
+    `line`: the whole last line of that error, as `FoldedLine` has it. `argument`: the way to a value in the arguments, as
+    `args.0` or `kwargs.order.id`, and the value there as a person writes it: `42` finds the number and the text.
     """
 
     state: str = ""
@@ -49,7 +52,10 @@ class Sought:
     tag: str = ""
     worker: str = ""
     schedule: str = ""
+    parked: str = ""
+    key: str = ""
     error: str = ""
+    line: str = ""
     argument: tuple[str, str] | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -57,6 +63,8 @@ class Sought:
     def __post_init__(self) -> None:
         if self.state and self.state not in STATES:
             raise InvalidJob(f"The state is {shown(self.state)}; give one of {', '.join(STATES)}.")
+        if self.parked and self.parked not in Job.Parked.values:
+            raise InvalidJob(f"The reason is {shown(self.parked)}; give one of {', '.join(Job.Parked.values)}.")
         if self.argument is not None:
             steps(self.argument[0])
 
@@ -65,36 +73,48 @@ class Sought:
         """The column that `since` and `until` are about."""
         return MOMENTS.get(self.state, "created_at")
 
-    def rows(self, table: JobQuerySet | None = None) -> JobQuerySet:
+    def rows(self, table: QuerySet[Any] | None = None) -> QuerySet[Any]:
         """Return the jobs, in no order; of all jobs of the jobs' database if no others are given."""
-        rows = table if table is not None else Job.objects.using(jobs_alias())
-        rows = _in_state(rows, self.state)
-        alike = {name: getattr(self, name) for name in ("queue", "type", "schedule") if getattr(self, name)}
-        if self.priority is not None:
-            alike["priority"] = self.priority
+        return self.by_content(self.by_columns(self.by_state(table)))
+
+    def by_state(self, table: QuerySet[Any] | None = None) -> QuerySet[Any]:
+        """Narrow to the state, and to what an index finds in it: a worker, a key, a reason to be parked, a span of time."""
+        rows = _in_state(table if table is not None else Job.objects.using(jobs_alias()), self.state)
         if self.worker:
-            alike["locked_by__startswith"] = f"{self.worker}:"
-        rows = rows.filter(**alike)
+            rows = rows.running().filter(locked_by__startswith=f"{self.worker}:")  # type: ignore[attr-defined]
+        if self.parked:
+            rows = rows.filter(parked=self.parked)
+        if self.key:
+            rows = rows.filter(Q(idempotency_key__startswith=self.key) | Q(pk__in=numbered(self.key)))
         if self.since is not None:
             rows = rows.filter(**{f"{self.moment}__gte": for_row(self.since, rows.db)})
         if self.until is not None:
             rows = rows.filter(**{f"{self.moment}__lt": for_row(self.until, rows.db)})
-        return self._by_content(rows)
+        return rows
 
-    def _by_content(self, rows: JobQuerySet) -> JobQuerySet:
-        """Narrow by what no index holds, last."""
+    def by_columns(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Narrow by what is cheap to read of a row."""
+        alike = {name: getattr(self, name) for name in ("queue", "type", "schedule") if getattr(self, name)}
+        if self.priority is not None:
+            alike["priority"] = self.priority
+        return rows.filter(**alike)
+
+    def by_content(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Narrow by what no index holds and may be large, last."""
         if self.tag:
             rows = rows.filter(_HasTag("meta", Value(self.tag)))
         if self.error:
-            rows = rows.filter(last_error__icontains=self.error)
+            rows = rows.filter(HasText("last_error", Value(self.error)))
+        if self.line:
+            rows = rows.alias(line=FoldedLine("last_error")).filter(line=self.line)
         if self.argument is not None:
-            rows = rows.annotate(sought=_at(self.argument[0])).filter(_reads_as(self.argument[1]))
+            rows = rows.alias(sought=_at(self.argument[0])).filter(_reads_as(self.argument[1]))
         return rows
 
     @property
     def reads_content(self) -> bool:
-        """Whether something is asked for that is found only by reading one row after the other."""
-        return bool(self.tag or self.error or self.argument is not None)
+        """Whether something is asked for that is found only by reading the large columns of one row after the other."""
+        return bool(self.tag or self.error or self.line or self.argument is not None)
 
     def as_json(self) -> dict[str, Any]:
         """Return what is given, as JSON can hold it."""
@@ -127,25 +147,32 @@ def steps(path: str) -> list[str]:
     return found
 
 
-def _in_state(rows: JobQuerySet, state: str) -> JobQuerySet:
+def numbered(text: str) -> list[int]:
+    """Return the id that a text is, if it can be one."""
+    return [int(text)] if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < ID_LIMIT else []
+
+
+def _in_state(rows: Any, state: str) -> QuerySet[Any]:
     """Narrow to a state so that the partial index which holds its rows serves."""
     match state:
         case "":
-            return rows
+            found = rows
         case "due":
-            return rows.due()
+            found = rows.due()
         case "later":
-            return rows.ready().filter(parked__isnull=True, run_at__gt=Clock())
+            found = rows.ready().filter(parked__isnull=True, run_at__gt=Clock())
         case "retries":
-            return rows.retries().filter(parked__isnull=True)
+            found = rows.retries().filter(parked__isnull=True)
         case "parked":
-            return rows.parked()
+            found = rows.parked()
         case "running":
-            return rows.running()
+            found = rows.running()
         case "dead-letters":
-            return rows.dead_letters()
+            found = rows.filter(status__in=Job.DEAD_LETTERS)
         case _:
-            return rows.filter(status=state)
+            found = rows.filter(status=state)
+    narrowed: QuerySet[Any] = found
+    return narrowed
 
 
 class _HasTag(Func):

@@ -36,6 +36,9 @@ class Step:
     state: Any
     fields: dict[str, Any]
     jobs: list[NewJob] = field(default_factory=list)
+    # Of its jobs.
+    queue: str = ""
+    type: str = ""
     dropped: int = 0
     missed: int = 0
     error: str = ""
@@ -101,7 +104,8 @@ def _decided(schedule: Schedule, state: ScheduleState, busy: bool, now: datetime
         **({"changed_at": now, "last_reading": ""} if edited else {}),
         **(_last(found.last, slots) if found.last else {}),
     }
-    return Step(schedule.name, state, fields, jobs, dropped=found.dropped, missed=found.missed)
+    terms = call.terms
+    return Step(schedule.name, state, fields, jobs, terms.queue, terms.type, found.dropped, found.missed)
 
 
 def _wake_at(found: due.Decision, now: datetime) -> datetime | None:

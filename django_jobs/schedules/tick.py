@@ -17,6 +17,7 @@ from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job, ScheduleState
 from django_jobs.models.clock import Clock, for_row, from_row
 from django_jobs.models.schedule import UNREADABLE
+from django_jobs.queue.stats import Counted
 from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules import rows
 from django_jobs.schedules.step import MOST_CHARACTERS, MOST_JOBS, Step, broken, look, unreadable, wait
@@ -170,6 +171,16 @@ def _write(engine: Engine, steps: Sequence[Step]) -> None:
         if step.jobs:
             fields = {**fields, **_fired(step, list(islice(made, len(step.jobs))))}
         states.filter(pk=step.state.pk).update(**{name: _as_row(value, engine.alias) for name, value in fields.items()})
+    _count_missed(engine, steps)
+
+
+def _count_missed(engine: Engine, steps: Sequence[Step]) -> None:
+    counted = Counted()
+    missed = [step for step in steps if step.missed]
+    for step in missed:
+        counted.add(step.queue, step.type, "slots_missed", step.missed)
+    if missed:
+        counted.store(engine, missed[0].state.clock)
 
 
 def _is_due(job: NewJob, step: Step) -> bool:

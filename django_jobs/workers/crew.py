@@ -196,10 +196,13 @@ class Crew:
         place.draining_since = time.monotonic()
         if place.region.phase is not Phase.DRAINING:
             place.region.ask_to_drain()
-            self._doorbells[place.index].ring()
+            self.ring(place.index)
         if place.post is not None:
             place.post.leave()
             place.post = None
+
+    def ring(self, index: int) -> None:
+        self._doorbells[index].ring()
 
     def ask_to_stop(self, cut_at: float) -> None:
         self._stopping = True

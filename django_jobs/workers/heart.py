@@ -69,9 +69,10 @@ class Heart:
         self._rescuing = _Duty("Taking back the jobs of dead worker processes", self._rescue)
         self._suspecting = _Duty("Looking for suspects", self._look_for_suspects)
         self._looking = _Duty("Looking for due jobs", self._look, math.inf)
+        self._answering = _Duty("Storing stacks", pulse.orders.answer, math.inf)
         # The heartbeat first: nothing that may take long or fail comes before it.
         reaping = _Duty("Taking back lost jobs", self._reap)
-        self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking]
+        self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking, self._answering]
         self._wake = threading.Event()
         self._ending = False
         self._begun = False
@@ -208,6 +209,9 @@ class Heart:
 
     def _beat(self) -> float:
         self._pulse.beat()
+        self._answering.asked |= self._pulse.orders.waiting
+        if self._pulse.orders.stop_asked:
+            self._ring()
         if self._engine.reaps_by_lease:
             self._observe_clock()
         return self._settings.heartbeat * random.uniform(0.9, 1.0)

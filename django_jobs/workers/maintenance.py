@@ -32,7 +32,6 @@ class Maintenance:
         # Each does at most so much at a time.
         self._tasks: list[tuple[Callable[[], int], int]] = [
             (lambda: retention.purge(engine), retention.BATCH),
-            (lambda: stats.fold(engine), stats.BATCH),
             (lambda: stats.forget(engine, settings.stats_for), stats.BATCH),
         ]
         self._interval = min(max(settings.keep_done / ROUNDS, SHORTEST), LONGEST)
@@ -103,17 +102,22 @@ class Maintenance:
                 work.close()
 
     def _round(self) -> Generator[float]:
+        yield from self._all(lambda: stats.fold(self._engine), stats.BATCH)
         yield from self._purge()
         yield from Round(self._archive, rest=REST).steps()
 
     def _purge(self) -> Iterator[float]:
-        """Delete old effects, and fold and delete old statistics, once in about an hour."""
+        """Delete old effects and old statistics, once in about an hour."""
         if self._purged_at is not None and time.monotonic() - self._purged_at < PURGE_SECONDS:
             return
         for task, most in self._tasks:
-            number = most
-            while number == most:
-                began = time.monotonic()
-                number = task()
-                yield (time.monotonic() - began) * REST
+            yield from self._all(task, most)
         self._purged_at = time.monotonic()
+
+    @staticmethod
+    def _all(task: Callable[[], int], most: int) -> Iterator[float]:
+        number = most
+        while number == most:
+            began = time.monotonic()
+            number = task()
+            yield (time.monotonic() - began) * REST

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field, replace
 
 from django_jobs.conf import Conf
@@ -19,6 +20,8 @@ class Plan:
     queues: tuple[str, ...] | None
     types: tuple[str, ...]
     supervisor_pid: int
+    # Known by nobody else: pids and hosts are alike in containers.
+    supervisor: str = field(default_factory=lambda: uuid.uuid4().hex)
     burst: bool
     schedule: bool = True
     patience: float = field(default_factory=lambda: PATIENCE)

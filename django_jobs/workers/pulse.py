@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from django.db.models.functions import Now
-
 from django_jobs import log
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Run
-from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
 from django_jobs.workers.fallen import Child
+from django_jobs.workers.orders import Orders, beat
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.registration import register
 from django_jobs.workers.seats import Phase, Seat, SeatMap, State
@@ -32,12 +30,14 @@ class Pulse:
         seats: SeatMap,
         living: Callable[[], list[Child]],
         listens: Callable[[], bool] = lambda: False,
+        orders: Orders | None = None,
     ) -> None:
         self._engine = engine
         self._plan = plan
         self._seats = seats
         self._living = living
         self._listens = listens
+        self.orders = orders or Orders(engine, plan, seats)
 
     def beat(self) -> None:
         sent_at = time.monotonic()
@@ -117,13 +117,13 @@ class Pulse:
                 region.stop_run(seat.number, run.id, run.token)
 
     def _keep_rows(self, children: list[Child]) -> None:
-        rows = WorkerRow.objects.using(self._engine.alias)
         ids = [child.incarnation for child in children]
-        said = {"heartbeat_at": Now(), "listens": self._listens()}
-        if not ids or rows.filter(pk__in=ids).update(**said) == len(ids):
+        if not ids:
             return
-        known = set(rows.filter(pk__in=ids).values_list("pk", flat=True))
-        for child in children:
+        heard = beat(self._engine, ids, self._listens())
+        self.orders.hear(children, heard)
+        known = {row.incarnation for row in heard}
+        for child in children if len(known) < len(ids) else []:
             # Those that start make their row themselves; that of a frozen one was deleted as silent.
             working = self._seats.regions[child.index].phase in (Phase.BUSY, Phase.IDLE)
             if child.incarnation not in known and working and child in self._living():

@@ -18,6 +18,7 @@ def register(engine: Engine, plan: Plan, incarnation: str, pid: int) -> None:
         "host": socket.gethostname(),
         "pid": pid,
         "supervisor_pid": plan.supervisor_pid,
+        "supervisor": plan.supervisor,
         "queues": None if plan.queues is None else json.dumps(plan.queues),
         "types": json.dumps(plan.types),
         "threads": plan.settings.threads,

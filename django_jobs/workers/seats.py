@@ -31,6 +31,8 @@ _RESTS = 120
 _STOP, _ORPHANED, _DRAIN, _CUT_AT = 128, 136, 144, 152
 # by the supervisor and the other worker processes, of which any may be the last:
 _WOKEN_AT, _CALLED_AT = 160, 168
+# by the supervisor:
+_QUIET = 176
 _SEATS_AT = 192
 
 
@@ -143,6 +145,10 @@ class Region:
         """Tell the process to claim nothing more, and to end when its runs have."""
         self._memory[self._base + _DRAIN] = 1
 
+    def set_quiet(self, quiet: bool) -> None:
+        """Tell the process to claim nothing, or to claim again; it goes on in either case."""
+        self._memory[self._base + _QUIET] = quiet
+
     def orphan(self) -> None:
         self._memory[self._base + _ORPHANED] = 1
 
@@ -175,6 +181,10 @@ class Region:
     @property
     def drain_asked(self) -> bool:
         return bool(self._memory[self._base + _DRAIN])
+
+    @property
+    def quiet_asked(self) -> bool:
+        return bool(self._memory[self._base + _QUIET])
 
     @property
     def cut_due(self) -> bool:

@@ -18,7 +18,7 @@ from django_jobs.engines import engine
 from django_jobs.engines.sqlite_parts import is_busy
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.schedules import log as schedule_log
-from django_jobs.workers import posix
+from django_jobs.workers import posix, stacks
 from django_jobs.workers.connections import configure_connections, longest_wait
 from django_jobs.workers.crew import Crew
 from django_jobs.workers.doorbell import Doorbell
@@ -28,6 +28,7 @@ from django_jobs.workers.heart import Heart
 from django_jobs.workers.listener import Listener
 from django_jobs.workers.lockfile import lock
 from django_jobs.workers.maintenance import Maintenance
+from django_jobs.workers.orders import Orders
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
@@ -57,7 +58,9 @@ class Supervisor:
         self._bell = Doorbell()
         self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
         self._drainer = Drainer(plan, self._crew)
-        pulse = Pulse(self._engine, plan, self._seats, lambda: self._crew.living, lambda: self._listener.listens)
+        self._orders = Orders(self._engine, plan, self._seats, self._crew.ring)
+        living, listens = (lambda: self._crew.living), (lambda: self._listener.listens)
+        pulse = Pulse(self._engine, plan, self._seats, living, listens, self._orders)
         rescuer = Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff)
         outage = Outage("supervisor", plan.settings.lease)
         self._heart = Heart(self._engine, plan, pulse, rescuer, outage, self._bell.ring)
@@ -84,6 +87,7 @@ class Supervisor:
             _take_file(self._plan.alias, self._settings.lease)
         self._handle_signals()
         posix.adopt_orphans()
+        stacks.make_room(self._plan.supervisor)
         self._heart.start()
         try:
             if self._wait_until_ready():
@@ -96,6 +100,8 @@ class Supervisor:
             self._end_beside(0.0)
             self._heart.end(END_SECONDS)
             raise
+        finally:
+            stacks.remove_room(self._plan.supervisor)
 
     def _begin_beside(self) -> None:
         """Have all threads begin before the fork: what is imported and built by then is shared with all children."""
@@ -133,8 +139,8 @@ class Supervisor:
         while True:
             self._wait()
             self._crew.hear()
-            if self._stop_deadline is None and self._signals:
-                self._begin_stop(signal.Signals(self._signals[0]).name)
+            if self._stop_deadline is None and (self._signals or self._orders.stop_asked):
+                self._begin_stop(signal.Signals(self._signals[0]).name if self._signals else "A person asked to stop")
             self._crew.watch_template(self._awake_since)
             if self._stop_deadline is not None:
                 if self._crew.all_gone:

@@ -12,7 +12,7 @@ from django_jobs.engines.causes import STOPPED
 from django_jobs.engines.values import Settlement
 from django_jobs.models import Stat
 from django_jobs.models.clock import for_row
-from django_jobs.models.stat import CLASSES, COUNTERS
+from django_jobs.models.stat import CLASSES, COUNTERS, FINAL, LAST_ATTEMPT
 from django_jobs.workers.ended import LOST, Ended
 
 # A row is written anew with everything that its minute has had so far.
@@ -20,17 +20,18 @@ STORE_SECONDS = 5.0
 AGAIN_SECONDS = 0.5
 # Runs that end together end within so many minutes of each other, by what they know of the database's clock.
 KEPT_MINUTES = 3
-_VALUES = (*COUNTERS, "run_seconds", "wait_seconds", "runs", "waits")
+_VALUES = (*COUNTERS, "run_seconds", "wait_seconds", "runs", "waits", "attempts")
 
 
 class _Tally:
-    __slots__ = ("counts", "run_seconds", "runs", "wait_seconds", "waits")
+    __slots__ = ("attempts", "counts", "run_seconds", "runs", "wait_seconds", "waits")
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(COUNTERS, 0)
         self.run_seconds = self.wait_seconds = 0.0
         self.runs = [0] * (len(CLASSES) + 1)
         self.waits = [0] * (len(CLASSES) + 1)
+        self.attempts = [0] * LAST_ATTEMPT
 
     def add(self, item: Ended, counter: str) -> None:
         waited = max(item.claimed.waited, 0.0)
@@ -39,6 +40,8 @@ class _Tally:
         self.wait_seconds += waited
         self.runs[bisect_left(CLASSES, item.seconds)] += 1
         self.waits[bisect_left(CLASSES, waited)] += 1
+        if counter in FINAL:
+            self.attempts[min(item.claimed.attempts, LAST_ATTEMPT - 1)] += 1
 
 
 class Tallies:
@@ -100,6 +103,7 @@ class Tallies:
             wait_seconds=round(tally.wait_seconds, 3),
             runs=list(tally.runs),
             waits=list(tally.waits),
+            attempts=list(tally.attempts),
             **tally.counts,
         )
 

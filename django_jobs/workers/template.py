@@ -17,7 +17,7 @@ from django.db import connections
 
 from django_jobs import log
 from django_jobs.engines import engine
-from django_jobs.workers import posix
+from django_jobs.workers import posix, stacks
 from django_jobs.workers.channel import Channel
 from django_jobs.workers.connections import configure_connections
 from django_jobs.workers.doorbell import Doorbell
@@ -138,6 +138,7 @@ class _Template:
         if solo:
             posix.be_killed_first()
         configure_connections("solo" if solo else "worker", self._plan.settings.lease)
+        stacks.answer_in(self._plan.supervisor, index)
         region = self._seats.regions[index]
         kind = SoloWorker if solo else Worker
         plan = self._plan.of_process(solo)
@@ -172,3 +173,4 @@ class _Template:
             self._reap()
         for pid in self._children:
             posix.end(pid)
+        stacks.remove_room(self._plan.supervisor)

@@ -140,16 +140,18 @@ class Worker:
         log.worker_ready(os.getpid())
 
     def _step(self) -> float:
-        self._give_back_what_waits()
+        quiet = self._region.quiet_asked
+        self._give_back_what_waits(at_once=quiet)
         self._prepare()
         self._cut_off |= self._handlers_are_cut_off()
-        if self._writer.away or self._writer.crowded or self._cut_off:
+        if quiet or self._writer.away or self._writer.crowded or self._cut_off:
             self._region.set_rests(False)
-            pause = LONGEST_WAIT  # what ran could not be stored, or could not have run
+            self._claimer.full &= not quiet  # else jobs that end would cut the pause short, again and again
+            pause = LONGEST_WAIT  # else: what ran could not be stored, or could not have run
         else:
             with self._guarded():
                 pause = self._claim() if self._is_supervised() else self._bide()
-        idle = self._claimer.idle and len(self._free) == SEATS
+        idle = (quiet or self._claimer.idle) and len(self._free) == SEATS
         self._region.set_phase(Phase.IDLE if idle else Phase.BUSY)
         return pause
 
@@ -241,8 +243,8 @@ class Worker:
             log.connection_broke(f"worker {os.getpid()}", error)
         return LONGEST_WAIT if usable else self._breaks.pause()
 
-    def _give_back_what_waits(self) -> None:
-        if self._executor.waiting and time.monotonic() - self._claimer.given_at > WAITED_SECONDS:
+    def _give_back_what_waits(self, at_once: bool = False) -> None:
+        if self._executor.waiting and (at_once or time.monotonic() - self._claimer.given_at > WAITED_SECONDS):
             self._give_back_unstarted()
             self._pace.forget()
 

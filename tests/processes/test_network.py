@@ -164,8 +164,10 @@ def test_a_loss_whose_commit_is_not_answered_is_charged_once(network: Tree, prox
     assert (state(job), ends(job)) == (("running", 0, 1, 2), [(1, "died")])
     for text in ("goes on", "cannot be reached"):
         assert not lines(workers, text)
-    # Of the supervisor, unless the new worker process was faster with its first.
-    assert len(lines(workers, "the connection broke and is made anew: no answer came in time")) == 1
+    # Of the supervisor, unless the new worker process was faster with its first: that one says so when it notices.
+    broke = "the connection broke and is made anew: no answer came in time"
+    wait_for(lambda: lines(workers, broke), SOON, "whose connection it was says that it broke")
+    assert len(lines(workers, broke)) == 1
     (tmp_path / "a.2").touch()
     network.wait_for_status(job, "done")
     workers.stop()

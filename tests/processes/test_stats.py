@@ -92,6 +92,13 @@ class TestTallies:
         tallies.store(engine)
         assert [counts(row) for row in rows(engine)] == [{"done": 2, "repeats": 1}]
 
+    def test_what_ended_for_good_is_counted_by_the_attempt_in_which_it_did(self, engine: Engine) -> None:
+        tallies = Tallies("a1")
+        for end, attempts in [("done", 0), ("done", 0), ("ready", 0), ("failed", 2), ("stopped", 1), ("dead", 40)]:
+            self.note(tallies, self.item(engine, end, attempts=attempts))
+        tallies.store(engine)
+        assert [row["attempts"] for row in rows(engine)] == [[2, 0, 1, 0, 0, 0, 0, 0, 0, 1]]
+
     def test_waits_and_runs_are_counted_by_their_length(self, engine: Engine) -> None:
         tallies = Tallies("a1")
         for waited in (0.0, 0.001, 0.3, 9999.0, -5.0):

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from django_jobs.models import Stat
 from django_jobs.models.clock import Clock
+from tests.app.jobs import nothing
 from tests.engines.common import alone, clock
 from tests.schedules.common import (
     DAY,
@@ -47,6 +49,21 @@ def test_after_three_days_the_newest_run_the_oldest_first_and_each_knows_its_slo
     found = state(engine, schedule)
     assert (found.fired, found.missed, found.dropped) == (jobs_made, 864, 864 - jobs_made)
     assert (found.last_slot, found.next_run_at) == (due[-1], due[-1] + 5 * MINUTE)
+
+
+def test_missed_slots_are_counted_by_the_queue_and_type_of_their_jobs(engine: Engine) -> None:
+    every(engine, HOUR)  # in time
+    for queue, missed in (("mail", "skip"), ("mail", "latest"), ("other", "all")):
+        since(engine, every(engine, 5 * MINUTE, slot_ago=2 * MINUTE, queue=queue, missed=missed), HOUR)
+    before = clock(engine)
+    tick_all(engine)
+    found = Stat.objects.using(engine.alias).order_by("queue")
+    assert [(row.queue, row.type, row.slots_missed, row.seconds) for row in found] == [
+        ("mail", nothing.name, 24, 60),
+        ("other", nothing.name, 12, 60),
+    ]
+    minutes = {moment.replace(second=0, microsecond=0) for moment in (before, clock(engine))}
+    assert {row.minute for row in found} <= minutes
 
 
 def test_the_minutes_of_three_days_are_made_up_for_in_one_tick(engine: Engine) -> None:

@@ -1,0 +1,183 @@
+"""What the address of a list asks for, as a value, and the address of what a value asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_jobs import durations
+from django_jobs.engines import jobs_alias
+from django_jobs.exceptions import InvalidJob, shown
+from django_jobs.models import ArchivedJob, Job
+from django_jobs.models.clock import database_now
+from django_jobs.queue.sought import STATES, Sought, numbered, steps
+
+# Every name that an address may have, beside `at` for a place in the list.
+NAMES = (
+    *("state", "queue", "type", "priority", "tag", "worker", "schedule", "parked", "key", "error", "line", "argument"),
+    *("since", "until", "span", "q"),
+)
+# Of archived jobs: they ended, and nobody holds them.
+ENDED = ("done", "dead-letters", "dead", "failed", "cancelled")
+SPANS = {
+    "hour": gettext_lazy("last hour"),
+    "today": gettext_lazy("today"),
+    "day": gettext_lazy("last 24 h"),
+    "week": gettext_lazy("last 7 days"),
+}
+_LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
+_TEXTS = ("queue", "type", "tag", "worker", "schedule", "key", "error", "line")
+_WAY = re.compile(r"(?:args|kwargs)(?:[.\[][^=\s]*)?=")
+# In an address, a `+` that was not escaped is read as a space.
+_LOST_PLUS = re.compile(r":\d\d(?:\.\d+)? \d\d:?\d\d$")
+LONGEST = 1000
+PRIORITY_LIMIT = 100
+
+
+def sought_of(query: Mapping[str, str], *, archived: bool = False) -> Sought:
+    """Return which jobs an address asks for; `archived`: of those in the archive.
+
+    A search (`q`) that is no `tag:` and no way to an argument is a key if a job has such a key or id, else a part of an
+    error. Raises InvalidJob, in the words of the page, where a value is none of its kind.
+    """
+    given = {name: text.strip() for name in NAMES if (text := query.get(name) or "").strip()}
+    for name, text in given.items():
+        _check_text(name, text)
+    found: dict[str, Any] = {name: given[name] for name in _TEXTS if name in given}
+    found |= _searched(given.get("q", ""), archived)
+    found |= {"state": _state(given, archived)}
+    if "parked" in given:
+        found["parked"] = _one_of("parked", given["parked"], Job.Parked.values)
+    if "priority" in given:
+        found["priority"] = _priority(given["priority"])
+    if "argument" in given:
+        found["argument"] = _argument(given["argument"])
+    return Sought(**found, **_times(given))
+
+
+def query_of(sought: Sought) -> dict[str, str]:
+    """Return the address, as names and values, from which `sought_of` makes the same again."""
+    given = {name: value for name, value in asdict(sought).items() if value not in ("", None)}
+    return {name: _text(value) for name, value in given.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "=".join(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _check_text(name: str, text: str) -> None:
+    if "\x00" in text:
+        raise InvalidJob(_("%(name)s has a NUL character, which no job has; leave it out.") % {"name": name})
+    if len(text) > LONGEST:
+        words = {"name": name, "number": len(text), "most": LONGEST}
+        raise InvalidJob(_("%(name)s has %(number)d characters; give at most %(most)d.") % words)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidJob(_("%(name)s has a character that no text can hold; leave it out.") % {"name": name}) from None
+
+
+def _state(given: Mapping[str, str], archived: bool) -> str:
+    state = given.get("state", "")
+    if state:
+        _one_of("state", state, ENDED if archived else STATES)
+    for name, needed in (("worker", "running"), ("parked", "parked")):
+        if name not in given:
+            continue
+        if archived or state not in ("", needed):
+            words = {"name": name, "value": shown(given[name]), "state": needed}
+            raise InvalidJob(
+                _("%(name)s is %(value)s: only jobs that are %(state)s have one. Leave it or the state out.") % words
+            )
+        state = needed
+    return state
+
+
+def _one_of(name: str, value: str, allowed: Any) -> str:
+    if value not in allowed:
+        words = {"name": name, "value": shown(value), "allowed": ", ".join(allowed)}
+        raise InvalidJob(_("%(name)s is %(value)s; give one of %(allowed)s.") % words)
+    return value
+
+
+def _priority(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,3}", text) or abs(int(text)) > PRIORITY_LIMIT:
+        words = {"value": shown(text), "most": PRIORITY_LIMIT}
+        raise InvalidJob(_("priority is %(value)s; give a whole number from -%(most)d to %(most)d.") % words)
+    return int(text)
+
+
+def _argument(text: str) -> tuple[str, str]:
+    path, equals, value = text.partition("=")
+    try:
+        steps(path.strip())
+    except InvalidJob:
+        equals = ""
+    if not equals:
+        raise InvalidJob(
+            _(
+                "argument is %(value)s; give args.0=5 for the first one by its place, or kwargs.order_id=42 for one by its name."
+            )
+            % {"value": shown(text)}
+        )
+    return path.strip(), value.strip()
+
+
+def _searched(term: str, archived: bool) -> dict[str, Any]:
+    if not term:
+        return {}
+    if term.startswith("tag:") and term[4:].strip():
+        return {"tag": term[4:].strip()}
+    if _WAY.match(term):
+        return {"argument": _argument(term)}
+    return {"key" if _is_key(term, archived) else "error": term}
+
+
+def _is_key(term: str, archived: bool) -> bool:
+    """Tell whether a job has this id, or a key that begins so. Of archived keys there is no index."""
+    table = (ArchivedJob if archived else Job)._default_manager.using(jobs_alias())
+    if table.filter(pk__in=numbered(term)).exists():
+        return True
+    return not archived and table.filter(idempotency_key__startswith=term).exists()
+
+
+def _times(given: Mapping[str, str]) -> dict[str, datetime]:
+    found = {name: _moment(name, given[name]) for name in ("since", "until") if name in given}
+    if "span" in given and "since" not in found:
+        span = _one_of("span", given["span"], tuple(SPANS))
+        found["since"] = _midnight() if span == "today" else database_now(jobs_alias()) - _LENGTHS[span]
+    return found
+
+
+def _moment(name: str, text: str) -> datetime:
+    """Return the time that a text says, or that is so long ago by the database's clock."""
+    if (seconds := durations.seconds(text)) is not None and text[-1].isalpha():
+        ago = timedelta(seconds=min(seconds, 10 * 365 * 86400))
+        return database_now(jobs_alias()) - ago
+    try:
+        found = datetime.fromisoformat(text.replace(" ", "+") if _LOST_PLUS.search(text) else text)
+    except ValueError:
+        found = datetime.min
+    if not 1 < found.year < 9999:  # the others overflow in some time zone
+        words = {"name": name, "value": shown(text)}
+        raise InvalidJob(
+            _("%(name)s is %(value)s; give a time as 2030-12-31T18:00, or how long ago it is, as 30m, 12h or 7d.")
+            % words
+        )
+    return (found if timezone.is_aware(found) else timezone.make_aware(found)).astimezone(UTC)
+
+
+def _midnight() -> datetime:
+    zone = timezone.get_current_timezone() if settings.USE_TZ else timezone.get_default_timezone()
+    now = database_now(jobs_alias()).astimezone(zone)
+    return now.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)

@@ -1,0 +1,65 @@
+"""How numbers, shares and durations are written on pages."""
+
+from __future__ import annotations
+
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+
+from django_jobs.admin.shown import NOTHING
+from django_jobs.measures.counted import Quantile
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+def number(value: float, places: int = 0) -> str:
+    """Return a number with its thousands apart, as the reader's language has it."""
+    return number_format(value, places, use_l10n=True, force_grouping=True)
+
+
+def capped(value: int, is_capped: bool) -> str:
+    """Return a count, or that it is this many or more."""
+    return _("%s or more") % number(value) if is_capped else number(value)
+
+
+def share(value: float | None) -> str:
+    """Return a share as a percentage: one that is not nothing is not said to be."""
+    if value is None:
+        return NOTHING
+    if 0 < value < 0.0005:
+        return _("under %s %%") % number(0.1, 1)
+    return f"{number(value * 100, 0 if value in (0, 1) or 0.0995 <= value < 0.995 else 1)} %"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration with about two digits."""
+    if value is None:
+        return NOTHING
+    if value < 0.0095:
+        return _("%s ms") % number(value * 1000, 1)
+    if value < 0.995:
+        return _("%s ms") % number(value * 1000)
+    if value < 9.95:
+        return _("%s s") % number(value, 1)
+    if value < 2 * _MINUTE:
+        return _("%s s") % number(value)
+    if value < 2 * _HOUR:
+        return _("%s min") % number(value / _MINUTE)
+    if value < 2 * _DAY:
+        return _("%s h") % number(value / _HOUR)
+    return _("%s days") % number(value / _DAY)
+
+
+def quantile(found: Quantile | None) -> str:
+    """Return a percentile; of one that is in the class without an end, only where that begins."""
+    if found is None:
+        return NOTHING
+    return seconds(found.seconds) if found.high is not None else _("over %s") % seconds(found.low)
+
+
+def bytes_(value: int) -> str:
+    """Return a size in the largest unit that it fills."""
+    size, units = float(value), iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while size >= 1024 and unit != "TB":
+        size, unit = size / 1024, next(units)
+    return f"{number(size, 1 if size < 10 and unit != 'B' else 0)} {unit}"

@@ -1,0 +1,76 @@
+"""Where the pages are, and which of them somebody may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.db.models import Model
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.models import ArchivedJob, Effect, Job, Pause, Schedule, Worker
+
+# Name of the page, its label, and whose rows it shows; those that are not there are left out.
+PAGES: tuple[tuple[str, str, type[Model] | None], ...] = (
+    ("app_list", _("Overview"), None),
+    ("django_jobs_job_changelist", _("Jobs"), Job),
+    ("django_jobs_job_retries", _("Retries"), Job),
+    ("django_jobs_job_dead_letters", _("Dead letters"), Job),
+    ("django_jobs_bulkact_changelist", _("Bulk acts"), Job),
+    ("django_jobs_schedule_changelist", _("Schedules"), Schedule),
+    ("django_jobs_worker_changelist", _("Workers"), Worker),
+    ("django_jobs_pause_changelist", _("Pauses"), Pause),
+    ("django_jobs_effect_changelist", _("Effects"), Effect),
+    ("django_jobs_archivedjob_changelist", _("Archive"), ArchivedJob),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    label: str
+    url: str
+    is_here: bool
+
+
+def links(request: HttpRequest) -> list[Link]:
+    """Return the pages that whoever asks may see, that which is shown or is above it being marked."""
+    found = []
+    for name, label, model in PAGES:
+        given = {"app_label": "django_jobs"} if model is None else {}
+        if (model is None or sees(request, model)) and (url := address(request, name, **given)):
+            found.append((label, url))
+    below = [url for _label, url in found if request.path.startswith(url)]
+    here = max(below, key=len, default="")
+    return [Link(label, url, url == here) for label, url in found]
+
+
+def address(request: HttpRequest, name: str, *args: object, query: dict[str, str] | None = None, **given: str) -> str:
+    """Return where a page of the admin is that is asked for; empty if it has no such page."""
+    site = getattr(request, "current_app", None)
+    try:
+        url = reverse(f"admin:{name}", args=args, kwargs=given or None, current_app=site)
+    except NoReverseMatch:
+        return ""
+    return f"{url}?{urlencode(query)}" if query else url
+
+
+def jobs_address(request: HttpRequest, state: str = "", **narrowed: str) -> str:
+    """Return where the jobs in a state and of a queue or type are listed."""
+    if state == "dead-letters" and (page := address(request, "django_jobs_job_dead_letters", query=narrowed)):
+        return page
+    query = {"state": state, **narrowed} if state else narrowed
+    return address(request, "django_jobs_job_changelist", query=query)
+
+
+def sees(request: HttpRequest, model: type[Model]) -> bool:
+    """Tell whether whoever asks may see the rows of a model: as Django's admin has it, who may change them may."""
+    if model is Pause and may_pause(request):
+        return True
+    name = model._meta.model_name
+    return any(request.user.has_perm(f"django_jobs.{act}_{name}") for act in ("view", "change"))
+
+
+def may_pause(request: HttpRequest) -> bool:
+    return request.user.has_perm("django_jobs.pause_queue")

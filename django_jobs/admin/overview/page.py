@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from django_jobs.admin.bounded import SECONDS, TooSlow, bounded
+from django_jobs.admin.nav import sees
+from django_jobs.admin.overview import health, queues, rates, schedules, workers
+from django_jobs.admin.overview.asked import Asked, sort_of, span_of
+from django_jobs.admin.pausing import in_force
+from django_jobs.measures.rates import SPANS
+from django_jobs.models import Job, Schedule, Worker
+
+SPAN_LABELS = {"1h": _("1 h"), "24h": _("24 h"), "7d": _("7 days")}
+# After so many that the database did not answer in time it is asked nothing more.
+PATIENCE = 2
+REFRESH_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that is read for the page, and whether whoever asks may see it; later ones can use what was found."""
+
+    name: str
+    label: Any
+    may_see: bool
+    read: Callable[[Asked], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the page shows, by part; `late` are the labels of those that the database did not answer in time."""
+
+    at: datetime | None
+    found: dict[str, Any]
+    late: list[str]
+    span: str
+    sort: str
+
+    seconds = SECONDS
+    refresh = REFRESH_SECONDS
+
+    @property
+    def spans(self) -> list[dict[str, Any]]:
+        return [{"name": name, "label": SPAN_LABELS[name], "is_here": name == self.span} for name in SPANS]
+
+    @property
+    def span_label(self) -> Any:
+        return SPAN_LABELS[self.span]
+
+
+def overview(request: HttpRequest) -> Overview:
+    """Return what whoever asks may see, each question bounded."""
+    jobs = sees(request, Job)
+    parts = [
+        Part("pauses", _("pauses"), True, in_force),
+        Part("depths", _("what waits"), jobs, queues.depths_of),
+        Part("workers", _("workers"), sees(request, Worker), workers.read),
+        Part("running", _("what runs"), jobs and sees(request, Worker), workers.running),
+        Part("schedules", _("schedules"), sees(request, Schedule), schedules.read),
+        Part("rates", _("statistics"), jobs, rates.read),
+        Part("health", _("the state of the tables"), jobs, health.read),
+    ]
+    asked, late = _read(request, [part for part in parts if part.may_see])
+    found = dict(asked.found) if asked else {}
+    if asked and "depths" in found:
+        found["tiles"], found["queues"] = queues.tiles(asked), queues.lines(asked)
+    if asked and "workers" in found:
+        found["workers"] = workers.lines(asked)
+    if asked and "rates" in found:
+        found["rates"] = rates.shown_part(asked)
+    return Overview(asked and asked.now, found, late, span_of(request), sort_of(request))
+
+
+def _read(request: HttpRequest, parts: Sequence[Part]) -> tuple[Asked | None, list[str]]:
+    """Read the parts in one transaction; when one is too slow, which ends that, the others in another."""
+    asked, late, left = None, [], list(parts)
+    while left and len(late) < PATIENCE:
+        try:
+            with bounded(seconds=SECONDS) as now:
+                asked = asked or Asked(request, now)
+                while left:
+                    asked.found[left[0].name] = left[0].read(asked)
+                    del left[0]
+        except TooSlow:
+            late.append(str(left.pop(0).label))
+    return asked, late + [str(part.label) for part in left]

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.utils import timezone
+from django.utils.dateformat import format as formatted
+from django.utils.translation import gettext as _
+
+from django_jobs.admin import figures, shown
+from django_jobs.admin.nav import jobs_address
+from django_jobs.admin.overview.asked import Asked, sort_of
+from django_jobs.admin.overview.plots import Line, Plot, bar
+from django_jobs.admin.overview.queues import pause_address
+from django_jobs.measures.counted import Counted
+from django_jobs.measures.rates import SETTLED_AFTER, Bucket, Rates, rates
+from django_jobs.models import Pause
+
+TYPES_SHOWN = 50
+SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+# How far the marks below a plot are apart, in seconds, for each width of its parts.
+MARKS = {60: 900, 1200: 14_400, 7200: 86_400}
+# What has run for so many seconds of a part that is not over yet says enough of it.
+ENOUGH = 120
+
+
+def read(asked: Asked) -> Rates:
+    return rates(asked.alias, asked.span, asked.now)
+
+
+def shown_part(asked: Asked) -> dict[str, Any]:
+    found: Rates = asked.found["rates"]
+    return {
+        "since": found.since,
+        "is_cut": found.is_cut,
+        "plots": _plots(asked, found),
+        "totals": _totals(found.total),
+        "mishaps": _mishaps(found),
+        "attempts": _attempts(found.total),
+        **_types(asked, found),
+    }
+
+
+def _plots(asked: Asked, found: Rates) -> list[Plot]:
+    series = [part for part in found.series if _is_settled(part, found.at)]
+    clocks = [(_local(part.since), _local(part.until)) for part in series]
+    every = partial(
+        Plot,
+        parts=[f"{formatted(since, 'D H:i')} - {formatted(until, 'H:i')}" for since, until in clocks],
+        marks=_marks([since for since, _until in clocks], asked.span.width),
+    )
+
+    def line(label: str, kind: str, value: Callable[[Counted], float | None]) -> Line:
+        return Line(label, kind, [value(part.counted) for part in series])
+
+    def a_minute(label: str, kind: str, name: str) -> Line:
+        minutes = [(min(part.until, found.at) - part.since).total_seconds() / 60 for part in series]
+        return Line(
+            label, kind, [getattr(part.counted, name) / long for part, long in zip(series, minutes, strict=True)]
+        )
+
+    def durations(of: str) -> list[Line]:
+        return [line(name, name, partial(_seconds, of=of, share=share)) for name, share in SHARES.items()]
+
+    return [
+        every(
+            name="throughput",
+            title=_("Throughput"),
+            about=_("Runs that ended, a minute."),
+            lines=[
+                a_minute(_("done"), "good", "done"),
+                a_minute(_("to run again"), "wait", "retried"),
+                a_minute(_("failed"), "bad", "unsuccessful"),
+            ],
+            written=_a_minute,
+        ),
+        every(
+            name="failures",
+            title=_("Failure and retry rate"),
+            about=_("Jobs that failed of those that ended, and runs that have to be tried again of all."),
+            lines=[
+                line(_("failed"), "bad", lambda part: part.failure_rate),
+                line(_("to run again"), "wait", lambda part: part.retry_rate),
+            ],
+            written=figures.share,
+            at_least=0.01,
+        ),
+        every(
+            name="waits",
+            title=_("Wait"),
+            about=_("How long jobs waited from when they were due until they were claimed."),
+            lines=durations("wait"),
+            written=figures.seconds,
+            is_logarithmic=True,
+        ),
+        every(
+            name="runs",
+            title=_("Run time"),
+            about=_("How long runs took."),
+            lines=durations("run"),
+            written=figures.seconds,
+            is_logarithmic=True,
+        ),
+    ]
+
+
+def _is_settled(part: Bucket, at: datetime) -> bool:
+    """Tell whether a part is over and stored, or has gone on for long enough to say something."""
+    return part.until <= at - SETTLED_AFTER or (at - part.since).total_seconds() >= ENOUGH
+
+
+def _seconds(counted: Counted, of: str, share: float) -> float | None:
+    found = getattr(counted, of)(share)
+    return None if found is None else float(found.seconds)
+
+
+def _a_minute(value: float | None) -> str:
+    if value is None:
+        return shown.NOTHING
+    return figures.number(value, 0 if value >= 10 or value == int(value) else 1)
+
+
+def _local(moment: datetime) -> datetime:
+    return moment.astimezone(timezone.get_current_timezone())
+
+
+def _marks(starts: list[datetime], width: int) -> dict[int, str]:
+    """Return what stands below a plot: the clock where it is round or, of days, where one begins."""
+    every, found = MARKS[width], {}
+    for place, start in enumerate(starts):
+        if (start.hour * 3600 + start.minute * 60) % every < width:
+            found[place] = formatted(start, "D j" if every >= 86_400 else "H:i")
+    return found
+
+
+def _totals(total: Counted) -> list[tuple[str, str, str]]:
+    """Return label, number and what it is a share of."""
+    ended = total.done + total.unsuccessful + total.retried + total.cancelled + total.stopped
+    return [
+        (_("done"), figures.number(total.done), ""),
+        (_("failed"), figures.number(total.unsuccessful), figures.share(total.failure_rate)),
+        (_("to run again"), figures.number(total.retried), figures.share(total.retry_rate)),
+        (_("cancelled"), figures.number(total.cancelled), ""),
+        (_("stopped"), figures.number(total.stopped), ""),
+        (_("runs in all"), figures.number(ended), ""),
+    ]
+
+
+def _mishaps(found: Rates) -> list[tuple[str, str, str, str]]:
+    """Return label, number, number an hour and meaning of what should be seldom."""
+    total = found.total
+    of = [
+        (_("repeats"), total.repeats, _("runs after one that was lost")),
+        (
+            _("lease expirations"),
+            total.lease_expirations,
+            _("runs that were taken back, since nobody extended their lease"),
+        ),
+        (_("lost leases"), total.lost_leases, _("ends that came too late, and were not stored")),
+        (_("slots missed"), total.slots_missed, _("of schedules, found when they were over")),
+    ]
+    return [
+        (label, figures.number(count), figures.number(count / found.hours, 1) if count else figures.number(0), meaning)
+        for label, count, meaning in of
+    ]
+
+
+def _attempts(total: Counted) -> list[dict[str, Any]]:
+    """Return in which attempt jobs ended, up to the last one that any needed."""
+    every = sum(total.attempts)
+    last = max((place for place, count in enumerate(total.attempts) if count), default=-1)
+    return [
+        {
+            "attempt": _("%d or later") % (place + 1) if place + 1 == len(total.attempts) else str(place + 1),
+            "jobs": figures.number(count),
+            "share": figures.share(count / every),
+            "bar": bar(count / every, "good" if place == 0 else "wait"),
+        }
+        for place, count in enumerate(total.attempts[: last + 1])
+    ]
+
+
+_ORDERS: dict[str, Callable[[str, Counted], Any]] = {
+    "failures": lambda name, counted: (-counted.unsuccessful, -counted.retried, name),
+    "done": lambda name, counted: (-counted.done, name),
+    "wait": lambda name, counted: (-(_seconds(counted, "wait", 0.95) or 0.0), name),
+    "run": lambda name, counted: (-(_seconds(counted, "run", 0.95) or 0.0), name),
+    "type": lambda name, counted: name,
+}
+
+
+def _types(asked: Asked, found: Rates) -> dict[str, Any]:
+    order = _ORDERS[sort_of(asked.request)]
+    pauses = {pause.name: pause for pause in asked.found.get("pauses", ()) if pause.kind == Pause.Kind.TYPE}
+    every = {**{name: Counted() for name in pauses}, **found.types}
+    chosen = sorted(every.items(), key=lambda pair: order(*pair))
+    return {
+        "types": [_type(asked, name, counted, pauses.get(name)) for name, counted in chosen[:TYPES_SHOWN]],
+        "more_types": max(0, len(chosen) - TYPES_SHOWN),
+    }
+
+
+def _type(asked: Asked, name: str, counted: Counted, pause: Any) -> dict[str, Any]:
+    request = asked.request
+    return {
+        "name": name,
+        "shown": shown.name(name),
+        "url": jobs_address(request, type=name),
+        "done": figures.number(counted.done),
+        "failed": figures.number(counted.unsuccessful),
+        "has_failed": counted.unsuccessful,
+        "dead_url": jobs_address(request, "dead-letters", type=name),
+        "failure_rate": figures.share(counted.failure_rate),
+        "bar": bar(counted.failure_rate or 0.0, "bad"),
+        "retried": figures.number(counted.retried),
+        "waits": [figures.quantile(counted.wait(share)) for share in SHARES.values()],
+        "runs": [figures.quantile(counted.run(share)) for share in SHARES.values()],
+        "pause": pause,
+        "pause_url": "" if pause else pause_address(request, Pause.Kind.TYPE, name),
+    }

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import BooleanField, Case, Count, F, Q, Value, When, Window
+from django.db.models.functions import Now
+from django.utils.translation import gettext as _
+
+from django_jobs.admin import figures, shown
+from django_jobs.admin.overview.asked import Asked
+from django_jobs.conf import conf
+from django_jobs.models import Job, Worker
+
+WORKERS_SHOWN, RUNS_SHOWN, RUNS_OF_ONE = 50, 500, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The first workers, the live ones before the others, each with the time as `clock`; and how many there are."""
+
+    rows: list[Any]
+    total: int
+    live: int
+
+
+def read(asked: Asked) -> Found:
+    beats = Q(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
+    rows = Worker.objects.using(asked.alias).annotate(
+        clock=Now(),
+        live=Case(When(beats, then=Value(True)), default=Value(False), output_field=BooleanField()),
+        all_of_them=Window(Count("pk")),
+        all_live=Window(Count("pk", filter=beats)),
+    )
+    found = list(rows.defer("types").order_by("-live", "host", "pid")[:WORKERS_SHOWN])
+    return Found(found, found[0].all_of_them, found[0].all_live) if found else Found([], 0, 0)
+
+
+def running(asked: Asked) -> list[Job]:
+    """Return what runs, that for the longest first, no more than can be shown."""
+    jobs = Job.objects.using(asked.alias).running().order_by(F("last_started_at").asc(nulls_last=True))
+    return list(jobs.only("id", "type", "locked_by", "last_started_at", "progress")[:RUNS_SHOWN])
+
+
+def lines(asked: Asked) -> dict[str, Any]:
+    found: Found = asked.found["workers"]
+    runs = asked.found.get("running")
+    by_worker: dict[str, list[Job]] = defaultdict(list)
+    for job in runs or ():
+        by_worker[(job.locked_by or "").partition(":")[0]].append(job)
+    return {
+        "lines": [_line(worker, by_worker[worker.pk]) for worker in found.rows],
+        "more": found.total - len(found.rows),
+        "sees_runs": runs is not None,
+        "is_cut": len(runs or ()) >= RUNS_SHOWN,
+        "runs_shown": figures.number(RUNS_SHOWN),
+    }
+
+
+def _line(worker: Any, runs: list[Job]) -> dict[str, Any]:
+    return {
+        "process": shown.worker_link(worker),
+        "state": ("live", _("live")) if worker.live else ("silent", _("silent")),
+        "queues": _("all") if worker.queues is None else ", ".join(map(str, worker.queues)),
+        "busy": _("%(busy)s of %(threads)s") % {"busy": len(runs), "threads": worker.threads},
+        "heartbeat": shown.age(worker.heartbeat_at, worker.clock),
+        "runs": [_run(job, worker.clock) for job in runs[:RUNS_OF_ONE]],
+        "more": max(0, len(runs) - RUNS_OF_ONE),
+    }
+
+
+def _run(job: Job, clock: Any) -> dict[str, Any]:
+    return {
+        "job": shown.job_link(job.pk),
+        "type": shown.name(job.type),
+        "since": shown.age(job.last_started_at, clock),
+        "progress": shown.progress(job.progress),
+    }

@@ -1,0 +1,115 @@
+"""Pauses where they are in force: what pages say of them, and ending one from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern, path
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+
+from django_jobs import pauses
+from django_jobs.admin import shown
+from django_jobs.admin.base import QueueAdmin
+from django_jobs.admin.nav import address, may_pause
+from django_jobs.engines import jobs_alias
+from django_jobs.models import Pause
+
+PAUSES_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A pause in the words of a page. `resume_url`: where it is ended, empty for who may not."""
+
+    kind: str
+    kind_label: str
+    name: str
+    until: str
+    since: str
+    by: str
+    why: str
+    resume_url: str
+
+
+def in_force(asked: Any) -> list[InForce]:
+    """Return every pause in force, for a page that has asked for it."""
+    return found(asked.request)
+
+
+def found(request: HttpRequest, which: Q | None = None) -> list[InForce]:
+    """Return the pauses in force, all or those that a condition chooses, queues first."""
+    rows = Pause.objects.using(jobs_alias()).in_force().annotate(clock=Now()).order_by("kind", "name")
+    if which is not None:
+        rows = rows.filter(which)
+    resume_url = address(request, "django_jobs_pause_resume") if may_pause(request) else ""
+    return [_shown(row, resume_url) for row in rows[:PAUSES_SHOWN]]
+
+
+def of_jobs(queue: str = "", job_type: str = "") -> Q | None:
+    """Choose the pauses that hold jobs of a queue and a type, of any where none is given."""
+    chosen = Q()
+    if queue and "\x00" not in queue:
+        chosen |= Q(kind=Pause.Kind.QUEUE, name=queue)
+    if job_type and "\x00" not in job_type:
+        chosen |= Q(kind=Pause.Kind.TYPE, name=job_type)
+    return chosen or None
+
+
+def of_worker(queues: Iterable[str] | None, types: Iterable[str]) -> Q:
+    """Choose the pauses of what a worker would run otherwise; None are all queues."""
+    served = Q(kind=Pause.Kind.QUEUE) if queues is None else Q(kind=Pause.Kind.QUEUE, name__in=list(queues))
+    return served | Q(kind=Pause.Kind.TYPE, name__in=list(types))
+
+
+def _shown(row: Any, resume_url: str) -> InForce:
+    return InForce(
+        kind=row.kind,
+        kind_label=str(row.get_kind_display()),
+        name=row.name,
+        until=shown.moment(row.until, row.clock) if row.until else "",
+        since=shown.age(row.created_at, row.clock),
+        by=row.by,
+        why=row.why,
+        resume_url=resume_url,
+    )
+
+
+def back_to(request: HttpRequest, otherwise: str) -> str:
+    """Return the page of ours that a form or link names as the one to come back to."""
+    url = request.POST.get("next") or request.GET.get("next") or ""
+    return url if url_has_allowed_host_and_scheme(url, None) and url.startswith("/") else otherwise
+
+
+class ResumingAdmin(QueueAdmin):
+    """Ends a pause by a button on any page."""
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.resume_view)
+        return [path("resume/", view, name="django_jobs_pause_resume"), *super().get_urls()]
+
+    def resume_view(self, request: HttpRequest) -> HttpResponse:
+        if not may_pause(request):
+            raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        kind, name = request.POST.get("kind", ""), request.POST.get("name", "").replace("\x00", "")
+        rows = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name)
+        with transaction.atomic(using=rows.db):
+            ended = rows.in_force().first()
+            if ended is not None:
+                self.log_deletions(request, rows.filter(pk=ended.pk))
+                pauses.resume(**{ended.kind: ended.name})
+        if ended is None:
+            messages.info(request, _("%s is not paused any more.") % name)
+        else:
+            messages.success(request, _("Resumed: %s.") % ended)
+        return HttpResponseRedirect(back_to(request, address(request, "django_jobs_pause_changelist")))

@@ -1,0 +1,90 @@
+"""How the queue's own tables are doing, by what the database has counted anyway: no table is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django_jobs.engines.base import Engine
+from django_jobs.engines.sql import statement
+
+# Of a partitioned table each part is counted for itself.
+_JOBS = """
+SELECT pg_stat_get_live_tuples(oid), pg_stat_get_dead_tuples(oid), pg_total_relation_size(oid)
+  FROM pg_class
+ WHERE oid = to_regclass('django_jobs_job')
+"""
+_PARTITIONS = """
+SELECT inhrelid::regclass::text, pg_total_relation_size(inhrelid), pg_stat_get_live_tuples(inhrelid)
+  FROM pg_inherits
+ WHERE inhparent = to_regclass('django_jobs_archivedjob')
+ ORDER BY 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Who keeps dead rows from being removed.
+
+    `kind`: "session"; "prepared", a transaction prepared for a second phase; "slot", a replication slot. `application_name`
+    is the name of those. `seconds`: since its transaction began; None if the user may not see it, or it has none. `state`:
+    as pg_stat_activity says, empty if the user may not see it.
+    """
+
+    kind: str
+    seconds: float | None
+    pid: int | None
+    application_name: str
+    user: str
+    state: str
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A part of the archive. `size`: bytes, with its indexes; `rows`: an estimate."""
+
+    name: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`live_rows`, `dead_rows`: estimates of the table of jobs; `size`: its bytes, with its indexes.
+
+    `snapshot`: the oldest that holds something back, however young; None if there is none.
+    """
+
+    live_rows: int
+    dead_rows: int
+    size: int
+    snapshot: Snapshot | None
+    partitions: list[Partition]
+
+    @property
+    def dead_share(self) -> float:
+        """Return the share of rows that are dead, from 0 to 1."""
+        return self.dead_rows / max(self.live_rows + self.dead_rows, 1)
+
+
+def health(engine: Engine) -> Health | None:
+    """Return how the tables are doing, in three statements; None on SQLite, or when the table of jobs is not there."""
+    if engine.name != "postgresql":
+        return None
+    jobs = _rows(engine, _JOBS)
+    if not jobs:
+        return None
+    return Health(*jobs[0], oldest_snapshot(engine), [Partition(*row) for row in _rows(engine, _PARTITIONS)])
+
+
+def oldest_snapshot(engine: Engine) -> Snapshot | None:
+    """Return who holds the oldest snapshot of a PostgreSQL that keeps our dead rows, other than this session."""
+    rows = _rows(engine, statement("snapshot"))
+    return Snapshot(*rows[0][:-1]) if rows else None
+
+
+def _rows(engine: Engine, question: str) -> list[Any]:
+    with engine.connection.cursor() as cursor:
+        cursor.execute(question, [])
+        return list(cursor.fetchall())

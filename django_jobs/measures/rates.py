@@ -1,0 +1,154 @@
+"""What worker processes did within a span of time: how much, how quickly, and with what success; from `models.Stat`."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
+from django_jobs.measures.counted import LISTS, SUMS, Counted, added, counted
+from django_jobs.models import Stat
+from django_jobs.models.clock import for_row, from_row
+
+# No more rows are read: what is older than the last of them is left out, and said to be.
+MOST = 50_000
+MINUTE = 60
+# A process stores a minute's last numbers so many seconds after it at most, if it lives; see `workers.tally`.
+SETTLED_AFTER = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time to look back on, and the parts of a plot of it, in seconds: whole multiples of the rows of that age."""
+
+    seconds: int
+    width: int
+
+
+SPANS = {"1h": Span(3600, 60), "24h": Span(86_400, 1200), "7d": Span(604_800, 7200)}
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A part of a span, and what ended in it."""
+
+    since: datetime
+    until: datetime
+    counted: Counted
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What ended from `since` to `at`, by the database's clock in UTC.
+
+    The last bucket is not full yet. Missing are what running processes did in the last seconds, and what killed ones did in
+    theirs. `minute`: what ended in each queue in the last minute that is complete, which began at `minute_at`. `is_cut`: the
+    span has more rows than are read, and only what is newer than `since` is counted.
+    """
+
+    since: datetime
+    at: datetime
+    total: Counted
+    queues: dict[str, Counted]
+    types: dict[str, Counted]
+    series: list[Bucket]
+    minute: dict[str, Counted]
+    minute_at: datetime
+    is_cut: bool
+
+    @property
+    def hours(self) -> float:
+        return (self.at - self.since).total_seconds() / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    minute: datetime
+    seconds: int
+    queue: str
+    type: str
+    vector: Sequence[float]
+
+
+def rates(alias: str, span: Span, now: datetime) -> Rates:
+    """Add up what ended in the last so many seconds before `now`, the database's time, in one query.
+
+    The span begins with a whole bucket, so it is shorter than asked for by less than one.
+    """
+    since = _floor(now, span.width) - timedelta(seconds=span.seconds - span.width)
+    rows = _read(alias, since)
+    is_cut = len(rows) >= MOST
+    if is_cut:
+        since = max(since, _floor(rows[-1].minute, span.width) + timedelta(seconds=span.width))
+        rows = [row for row in rows if row.minute >= since]
+    full = _floor(now - SETTLED_AFTER, MINUTE) - timedelta(seconds=MINUTE)
+    cells = _grouped(((row.queue, row.type), row.vector) for row in rows)
+    last = (row for row in rows if row.minute == full and row.seconds == MINUTE)
+    return Rates(
+        since=since,
+        at=now,
+        total=counted(added(cells.values())),
+        queues=_named(_grouped((queue, vector) for (queue, _type), vector in cells.items())),
+        types=_named(_grouped((job_type, vector) for (_queue, job_type), vector in cells.items())),
+        series=_series(rows, since, now, span.width),
+        minute=_named(_grouped((row.queue, row.vector) for row in last)),
+        minute_at=full,
+        is_cut=is_cut,
+    )
+
+
+def _read(alias: str, since: datetime) -> list[_Row]:
+    """Return the rows since then, the newest first."""
+    texts = {f"{name}_text": Cast(name, TextField()) for name in LISTS}
+    stats = Stat.objects.using(alias).filter(minute__gte=for_row(since, alias)).annotate(**texts)
+    columns = ("minute", "seconds", "queue", "type", *SUMS, *texts)
+    found = list(stats.order_by("-minute").values_list(*columns)[:MOST])
+    lists = [
+        _parsed([row[-place] for row in found], LISTS[name]) for place, name in enumerate(reversed(LISTS), start=1)
+    ]
+    times = {minute: from_row(minute, alias) for minute in {row[0] for row in found}}
+    return [
+        _Row(times[row[0]], row[1], row[2], row[3], [*row[4 : 4 + len(SUMS)], *runs, *waits, *attempts])
+        for row, attempts, waits, runs in zip(found, *lists, strict=True)
+    ]
+
+
+def _parsed(texts: list[str], length: int) -> list[Any]:
+    """Return JSON lists of numbers, each of that length: all at once, which is several times as quick as one by one."""
+    rest = [0] * length
+    lists = json.loads(f"[{','.join(texts)}]")
+    return [found if len(found) == length else (found + rest)[:length] for found in lists]
+
+
+def _grouped(pairs: Iterable[tuple[Any, Sequence[float]]]) -> dict[Any, Sequence[float]]:
+    groups: dict[Any, list[Sequence[float]]] = defaultdict(list)
+    for key, vector in pairs:
+        groups[key].append(vector)
+    return {key: vectors[0] if len(vectors) == 1 else added(vectors) for key, vectors in groups.items()}
+
+
+def _named(groups: dict[str, Sequence[float]]) -> dict[str, Counted]:
+    return {name: counted(vector) for name, vector in sorted(groups.items())}
+
+
+def _series(rows: list[_Row], since: datetime, now: datetime, width: int) -> list[Bucket]:
+    """Return equal parts of the span, each with what is of rows that begin in it."""
+    step = timedelta(seconds=width)
+    groups = _grouped(((row.minute - since) // step, row.vector) for row in rows)
+    number = (now - since) // step + 1
+    return [
+        Bucket(
+            since + index * step, since + (index + 1) * step, counted(groups[index]) if index in groups else Counted()
+        )
+        for index in range(number)
+    ]
+
+
+def _floor(moment: datetime, seconds: int) -> datetime:
+    return datetime.fromtimestamp(moment.timestamp() // seconds * seconds, UTC)

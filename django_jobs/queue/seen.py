@@ -1,0 +1,100 @@
+"""What the acts of people upon a job share: the state that was seen, which each write names, and the words for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from typing import Any
+
+from django.db.models.functions import Now
+
+from django_jobs import log, payload
+from django_jobs.engines import jobs_alias
+from django_jobs.engines.causes import HISTORY_LIMIT
+from django_jobs.exceptions import InvalidJobType, JobDoesNotExist, StateConflict, shown
+from django_jobs.models import Job, find
+from django_jobs.models.clock import ClockText
+from django_jobs.models.record import JobRecord
+
+TEXT_LIMIT = 1000
+TRIES = 20
+
+
+def see(job_id: int) -> Any:
+    """Return a job by id, also from the archive, with the database's `clock` as text; raise JobDoesNotExist."""
+    found = find(jobs_alias(), job_id, clock=ClockText())
+    if found is None:
+        raise JobDoesNotExist(f"There is no job {job_id}.")
+    return found
+
+
+def locked(job_id: int) -> Any:
+    """Return a job as it is until the transaction ends, with `clock` and, as a time, `now`; raise JobDoesNotExist.
+
+    One that is archived is not locked: it changes no more.
+    """
+    rows = Job.objects.using(jobs_alias()).select_for_update().filter(pk=job_id)
+    found = rows.annotate(clock=ClockText(), now=Now()).first()
+    return see(job_id) if found is None else found
+
+
+def version(job: JobRecord) -> str:
+    """Return a word that is another one after everything that was done to a job, or that it did."""
+    last = job.history[-1:] if isinstance(job.history, list) else []
+    parts = (job.status, job.token, job.priority, job.run_at, job.cancel_reason is None, len(job.history or []), last)
+    return hashlib.sha256(repr(parts).encode(errors="replace")).hexdigest()[:16]
+
+
+def expect(seen: Any, states: Collection[str], as_seen: str | None = None) -> None:
+    """Raise StateConflict unless a job is in one of the states and, where a version was seen, still is of that."""
+    if seen.status not in states:
+        raise StateConflict(f"Job {seen.pk} {state(seen)}; only {' or '.join(sorted(states))} was asked for.")
+    if as_seen is not None and version(seen) != as_seen:
+        raise StateConflict(
+            f"Job {seen.pk} was changed since it was shown: it {state(seen)} now. Nothing was done; look at it again."
+        )
+
+
+def change(seen: Any, what: str, said: str, *, unless_asked: bool = False, **values: Any) -> bool:
+    """Write unless the job has moved on; whether a claim was made since is told by the token. Log it when it is true.
+
+    `unless_asked`: nor when its run was asked to stop meanwhile, which changes neither state nor token.
+    """
+    rows = Job.objects.using(seen._state.db).filter(pk=seen.pk, status=seen.status, token=seen.token)
+    if unless_asked:
+        rows = rows.filter(cancel_reason__isnull=True)
+    changed = bool(rows.update(**values))
+    if changed:
+        log.when_committed(rows.db, log.job_act, seen.pk, what, said)
+    return changed
+
+
+def history(seen: Any, cause: str, said: str) -> list[dict[str, Any]]:
+    """Return the history with a line more."""
+    lines = seen.history
+    if not isinstance(lines, list):
+        raise StateConflict(f"The history of job {seen.pk} is no list; somebody wrote it by hand. Set it to [] first.")
+    kept = [lines[0], *lines[2:]] if len(lines) >= HISTORY_LIMIT else lines
+    return [*kept, line(seen, cause, said)]
+
+
+def line(seen: Any, cause: str, said: str) -> dict[str, Any]:
+    return {"run": seen.token, "cause": cause, "error": said, "worker": "", "seconds": 0.0, "at": seen.clock}
+
+
+def said(by: str, why: str) -> str:
+    """Return who did it and why as it is kept; raise InvalidJobType unless both are texts."""
+    for name, value in (("by", by), ("why", why)):
+        if not isinstance(value, str):
+            raise InvalidJobType(f"{name} is {shown(value)}; give text.")
+    found = ": ".join(part for part in (by and f"by {by}", why) if part)
+    return payload.storable(found or "no reason given", TEXT_LIMIT)
+
+
+def state(job: Any) -> str:
+    """Return the state of a job as what it does."""
+    return {Job.Status.READY: "waits", Job.Status.RUNNING: "runs"}.get(Job.Status(job.status), f"is {job.status}")
+
+
+def busy(job_id: int) -> StateConflict:
+    return StateConflict(f"Job {job_id} changed its state {TRIES} times meanwhile; try again.")
