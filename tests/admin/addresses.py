@@ -14,6 +14,7 @@ from typing import Any
 from django.apps import apps
 from django.contrib.admin import site as admin_site
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
 from django.db import models
 from django.db.models.functions import Now
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
@@ -62,7 +63,7 @@ class Address:
             return ARGUMENTS[parameter]
         model = parameter.removesuffix("_id") if parameter != "object_id" else self.model
         assert model in rows, f"Say in {__name__} what {parameter} of {self.name} is."
-        return rows[model].pk
+        return quote(rows[model].pk)
 
 
 def addresses() -> list[Address]:
