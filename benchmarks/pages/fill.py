@@ -10,6 +10,7 @@ from typing import Any
 from django.db import connection, models
 from django.db.models.functions import Now, TruncMinute
 
+from benchmarks.jobs import nothing
 from django_jobs.models import Effect, Pause, Schedule, Stat, Worker
 
 LIVE = "live"
@@ -107,8 +108,8 @@ def archive(sizes: Sizes) -> None:
         name = f"django_jobs_archivedjob_filled_{day}"
         _run(f"CREATE TABLE {name} (LIKE django_jobs_archivedjob INCLUDING DEFAULTS)")
         first = 1 + day * each
-        start = f"date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') - interval '{sizes.days - 1 - day} days'"
-        until = f"least(({start}) AT TIME ZONE 'UTC' + interval '86399 seconds', clock_timestamp())"
+        start = f"date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') - interval '{sizes.days - 1 - day} days'"
+        until = f"least(({start}) AT TIME ZONE 'UTC' + interval '86399 seconds', statement_timestamp())"
         at = f"{until} - (1 - (n - {first})::float8 / {each}) * ({until} - ({start}) AT TIME ZONE 'UTC')"
         _run(
             f"INSERT INTO {name} (id, archived_at, result, {COLUMNS}, {ENDED}) "
@@ -145,7 +146,7 @@ HISTORY = """
 
 def dead(sizes: Sizes) -> None:
     """Some failed for good, most after all their attempts, over the month for which they are kept."""
-    ended = f"clock_timestamp() - interval '29 days' * (1 - n::float8 / {sizes.dead * sizes.step})"
+    ended = f"statement_timestamp() - interval '29 days' * (1 - n::float8 / {sizes.dead * sizes.step})"
     shown = f"format({_of_texts(ERRORS, 'n / 11')}, n)"
     _run(
         f"INSERT INTO django_jobs_job (id, attempts, max_attempts, last_error, history, {COLUMNS}, {ENDED}) "
@@ -160,7 +161,7 @@ def dead(sizes: Sizes) -> None:
 def done(sizes: Sizes) -> None:
     """What ended within a day, and is in the table of jobs as yet."""
     number = max(sizes.finished - sizes.archived, 1)
-    ended = f"clock_timestamp() - interval '23 hours' * (1 - (n - {_beyond(sizes)})::float8 / {number})"
+    ended = f"statement_timestamp() - interval '23 hours' * (1 - (n - {_beyond(sizes)})::float8 / {number})"
     _run(
         f"INSERT INTO django_jobs_job (id, result, {COLUMNS}, {ENDED}) "
         f"SELECT n, to_jsonb(n), {VALUES}, CASE n % 50 WHEN 1 THEN 'cancelled' ELSE 'done' END, 1, "
@@ -190,15 +191,15 @@ def waiting(sizes: Sizes) -> None:
     for share, since, until, parked, attempts in kinds:
         number = int(sizes.waiting * share)
         due = (
-            f"clock_timestamp() + ({since} + ({until} - ({since})) * (n - {first})::float8 / {number}) * interval '1 s'"
+            f"statement_timestamp() + ({since} + ({until} - ({since})) * (n - {first})::float8 / {number}) * interval '1 s'"
         )
         error = f"{_error('n / 11')}" if attempts else "''"
         line = HISTORY.format(f"format({_of_texts(ERRORS, 'n / 11')}, n)", attempts) if attempts else "'[]'::jsonb"
         _run(
             f"INSERT INTO django_jobs_job (id, parked, attempts, suspect, token, last_error, history, created_at, "
             f"run_at, {COLUMNS}) SELECT n, {parked}, {attempts}, {parked} IS NOT DISTINCT FROM 'suspect', {attempts}, "
-            f"{error}, {line}, clock_timestamp() - interval '3 hours', {due}, {VALUES} "
-            f"FROM (SELECT n, clock_timestamp() AS ended FROM generate_series({first}, {first + number - 1}) n) numbers"
+            f"{error}, {line}, statement_timestamp() - interval '3 hours', {due}, {VALUES} "
+            f"FROM (SELECT n, statement_timestamp() AS ended FROM generate_series({first}, {first + number - 1}) n) numbers"
         )
         first += number
 
@@ -214,8 +215,8 @@ def running(sizes: Sizes) -> None:
     _run(
         "INSERT INTO django_jobs_job (id, status, token, locked_by, locked_until, started_at, last_started_at, "
         f"{COLUMNS}) SELECT n, 'running', 1, lpad(to_hex(n % {sizes.processes}), 32, '0') || ':' || n, "
-        "clock_timestamp() + interval '1 day', clock_timestamp() - interval '1 minute', "
-        f"clock_timestamp() - interval '1 minute', {VALUES} FROM generate_series({first}, {first + 8 * sizes.processes}) n"
+        "statement_timestamp() + interval '1 day', statement_timestamp() - interval '1 minute', "
+        f"statement_timestamp() - interval '1 minute', {VALUES} FROM generate_series({first}, {first + 8 * sizes.processes}) n"
     )
 
 
@@ -254,11 +255,12 @@ def others(sizes: Sizes) -> None:
     Pause.objects.create(kind="type", name=TYPES[0], by="ada", until=Now() + timedelta(days=1))
     for number in range(40):
         # Once a year, so that none is due while the pages are measured.
-        Schedule(name=f"nightly {number:02}", type=TYPES[number % 20], expression="30 2 29 2 *").save()
+        given = {"args": [number], "kwargs": {}}
+        Schedule(name=f"nightly {number:02}", type=nothing.name, payload=given, expression="30 2 29 2 *").save()
     Effect.objects.create(kind="outside", key="charge:0", job_id=sizes.step)
     _run(
         "INSERT INTO django_jobs_effect (kind, key, job_id, asked_at, answered_at, result) "
         "SELECT CASE n % 3 WHEN 0 THEN 'once' ELSE 'outside' END, 'charge:' || n, n, "
-        "clock_timestamp() - n * interval '1 s', CASE WHEN n % 100 > 0 THEN clock_timestamp() END, '{\"id\": \"ch_1\"}' "
+        "statement_timestamp() - n * interval '1 s', CASE WHEN n % 100 > 0 THEN statement_timestamp() END, '{\"id\": \"ch_1\"}' "
         f"FROM generate_series(1, {sizes.finished // 50}) n"
     )

@@ -62,7 +62,7 @@ LINK = re.compile(r'<a[^>]*\shref="(\?[^"]*)"', re.I)
 class Page:
     name: str
     address: str
-    form: dict[str, str] = field(default_factory=dict)
+    form: dict[str, str] = field(default_factory=dict, hash=False)
 
 
 def known() -> Iterator[Page]:
