@@ -80,7 +80,7 @@ def measure(server: Server, options: argparse.Namespace) -> int:
         rounds.explained(here, seen)
         failed = report.said(seen, options)
         if options.plans:
-            report.say_statements(here, failed)
+            report.say_statements(here, failed, options.most_queries)
     print(f"\n{alone:.1f} jobs/s without pages, {beside:.1f} beside them (at least {options.least:.0%} of that)")
     return int(bool(failed) or beside < options.least * alone)
 

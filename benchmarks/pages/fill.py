@@ -190,9 +190,7 @@ def waiting(sizes: Sizes) -> None:
     ]
     for share, since, until, parked, attempts in kinds:
         number = int(sizes.waiting * share)
-        due = (
-            f"statement_timestamp() + ({since} + ({until} - ({since})) * (n - {first})::float8 / {number}) * interval '1 s'"
-        )
+        due = f"statement_timestamp() + ({since} + ({until} - ({since})) * (n - {first})::float8 / {number}) * interval '1 s'"
         error = f"{_error('n / 11')}" if attempts else "''"
         line = HISTORY.format(f"format({_of_texts(ERRORS, 'n / 11')}, n)", attempts) if attempts else "'[]'::jsonb"
         _run(

@@ -66,13 +66,13 @@ class Page:
 
 
 def known() -> Iterator[Page]:
-    rows = _rows()
+    there = rows()
     for name, address in LISTED.items():
-        yield Page(name, address.format(**rows))
+        yield Page(name, address.format(**there))
     for name, (address, form) in POSTED.items():
-        yield Page(name, address, {key: value.format(**rows) for key, value in form.items()})
-    seen = {address.format(**rows) for address in LISTED.values()}
-    for name, address in _addresses(get_resolver(), rows):
+        yield Page(name, address, {key: value.format(**there) for key, value in form.items()})
+    seen = {address.format(**there) for address in LISTED.values()}
+    for name, address in _addresses(get_resolver(), there):
         if address not in seen:
             yield Page(name, address)
 
@@ -91,7 +91,7 @@ def followed(page: Page, text: str) -> Iterator[Page]:
             yield Page(f"{page.name} {query}", address)
 
 
-def _rows() -> dict[str, Any]:
+def rows() -> dict[str, Any]:
     """Return the ids that addresses name."""
     jobs, ready = Job.objects.order_by(), Job.objects.ready().filter(parked__isnull=True)
     dead = jobs.filter(status="dead").order_by("-finished_at").values_list("pk", flat=True)

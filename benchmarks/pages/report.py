@@ -9,6 +9,7 @@ from benchmarks.pages.visits import Visited
 
 HEAD = ("page", "warm p50", "p95", "cold p50", "p95", "queries", "longest", "rows read", "")
 THERE = (200, 405)
+LONG_MS, MANY_ROWS = 50, 10_000
 
 
 def said(seen: list[Visited], options: argparse.Namespace) -> list[Visited]:
@@ -57,12 +58,15 @@ def _faults(found: Visited, options: argparse.Namespace) -> list[str]:
     return faults + [f"SCANS {table.removeprefix('django_jobs_')}" for table in sorted(whole)]
 
 
-def say_statements(site: Site, failed: list[Visited]) -> None:
+def say_statements(site: Site, failed: list[Visited], most_queries: int) -> None:
+    """Print the statements of pages: all where they are too many, else those that took long or read much."""
     for found in failed:
         print(f"\n{found.page.address}")
         for line in site.browser.explain(found.page):
             rows = sum(scan["rows"] for scan in line.get("scans", ()))
-            if line["ms"] > 50 or rows > 10_000:
-                print(f"  {line['ms']:.0f} ms, {rows:,} rows: {line['sql'][:1500]}")
-                for scan in line["scans"]:
-                    print(f"    {scan['how']} {scan['table']} {scan['by']}: {scan['rows']:,}")
+            large = line["ms"] > LONG_MS or rows > MANY_ROWS
+            if large or found.queries > most_queries:
+                text = " ".join(line["sql"].split())
+                print(f"  {line['ms']:.0f} ms, {rows:,} rows: {text[: 1500 if large else 200]}")
+            for scan in line.get("scans", ()) if large else ():
+                print(f"    {scan['how']} {scan['table']} {scan['by']}: {scan['rows']:,}")

@@ -18,6 +18,8 @@ from benchmarks.throughput import ROOT
 from example_project.postgres import free_port
 
 DONE = "SELECT count(*) FROM django_jobs_job WHERE id > {} AND status = 'done' AND queue = 'live'"
+FEW = 20
+WAITING = "SELECT count(*) FROM django_jobs_job WHERE status = 'ready' AND queue = 'live'"
 WORKERS = ("--queues", "live", "--processes", "1", "--no-scheduler", "--verbosity", "0")
 
 
@@ -52,7 +54,7 @@ def site(url: str, rate: float) -> Iterator[Site]:
         with psycopg.connect(url, autocommit=True) as watching:
             found = Site(Browser(port, cookies), watching)
             wait_until(lambda: _answers(port), "the web process answers")
-            wait_until(lambda: found.done() > 0, "jobs run")
+            wait_until(lambda: found.done() > 0 and number_of(watching, WAITING) < FEW, "what was enqueued has run")
             yield found
     finally:
         for process in reversed(started):
