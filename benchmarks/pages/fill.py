@@ -33,6 +33,8 @@ ERRORS = [
 FRAME = (
     '  File "/srv/shop/releases/current/shop/jobs.py", line %s, in %s' + "\\n" + "    order = Order.objects.get(pk=%s)"
 )
+# Of how much a minute or an hour has, n of them ago.
+WAVES = "(1 + 0.4 * sin(n / 9.0) + (n * 37 % 11 - 5) / 10.0)"
 FRAMES = 18  # make the tracebacks 2 KiB
 
 
@@ -150,7 +152,7 @@ def dead(sizes: Sizes) -> None:
     shown = f"format({_of_texts(ERRORS, 'n / 11')}, n)"
     _run(
         f"INSERT INTO django_jobs_job (id, attempts, max_attempts, last_error, history, {COLUMNS}, {ENDED}) "
-        f"SELECT n, 5, 5, {_error('n / 11')}, {HISTORY.format(shown, 4)}, {VALUES}, "
+        f"SELECT n, 5, 5, {_error('n / 11')}, {HISTORY.format(shown, 5)}, {VALUES}, "
         "CASE n % 9 WHEN 0 THEN 'failed' ELSE 'dead' END, 5, "
         "ended - interval '10 minutes', ended - interval '1 minute', ended - interval '9 minutes', "
         f"ended - interval '1 second', ended FROM (SELECT n, {ended} AS ended "
@@ -241,7 +243,9 @@ def statistics(sizes: Sizes) -> None:
 def _repeat(model: type[models.Model], column: str, which: str, times: int, apart: str) -> None:
     """Copy rows, each so many times, one step of time apart, whatever columns they have."""
     names = [str(field.column) for field in model._meta.concrete_fields if not field.primary_key]
-    given = ", ".join(f"{name} - n * interval '{apart}'" if name == column else name for name in names)
+    changed = {column: f"{column} - n * interval '{apart}'"}
+    changed |= {name: f"greatest(0, round({name} * {WAVES}))" for name in ("done", "retried", "dead")}
+    given = ", ".join(changed.get(name, name) for name in names)
     table = model._meta.db_table
     _run(
         f"INSERT INTO {table} ({', '.join(names)}) SELECT {given} FROM {table}, generate_series(1, {times - 1}) n WHERE {which}"
