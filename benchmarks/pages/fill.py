@@ -153,7 +153,7 @@ def dead(sizes: Sizes) -> None:
     _run(
         f"INSERT INTO django_jobs_job (id, attempts, max_attempts, last_error, history, {COLUMNS}, {ENDED}) "
         f"SELECT n, 5, 5, {_error('n / 11')}, {HISTORY.format(shown, 5)}, {VALUES}, "
-        "CASE n % 9 WHEN 0 THEN 'failed' ELSE 'dead' END, 5, "
+        "CASE n / 13 % 9 WHEN 0 THEN 'failed' ELSE 'dead' END, 5, "
         "ended - interval '10 minutes', ended - interval '1 minute', ended - interval '9 minutes', "
         f"ended - interval '1 second', ended FROM (SELECT n, {ended} AS ended "
         f"FROM generate_series({sizes.step}, {sizes.dead * sizes.step}, {sizes.step}) n) numbers"
