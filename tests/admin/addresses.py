@@ -61,7 +61,8 @@ class Address:
     def _value(self, parameter: str, rows: dict[str, Any]) -> Any:
         if parameter in ARGUMENTS:
             return ARGUMENTS[parameter]
-        model = parameter.removesuffix("_id") if parameter != "object_id" else self.model
+        named = parameter.removesuffix("_id")
+        model = named if named in rows else self.model
         assert model in rows, f"Say in {__name__} what {parameter} of {self.name} is."
         return quote(rows[model].pk)
 
@@ -139,6 +140,10 @@ def _json(name: str, text: str) -> Any:
             return {"done": 1, "total": 2, "note": text}
         case "meta":
             return {"tags": [text], text: text, "requeued_from": 1}
+        case "sought":
+            return {"queue": text, "type": text}
+        case "refusals":
+            return [[1, text]]
         case "queues" | "types":
             return [text]
         case _:
