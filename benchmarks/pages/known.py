@@ -18,6 +18,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django_jobs.models import ArchivedJob, Job
 
 JOBS, ARCHIVE = "/admin/django_jobs/job/", "/admin/django_jobs/archivedjob/"
+BULK = "/admin/django_jobs/bulkact/add/"
 LISTED = {
     "overview": "/admin/django_jobs/",
     "overview, 1 h": "/admin/django_jobs/?span=1h",
@@ -48,6 +49,11 @@ LISTED = {
     "archive, search: id": f"{ARCHIVE}?q={{archived}}",
     "archive, search: error": f"{ARCHIVE}?q=SMTPServerDisconnected",
     "archive, dead": f"{ARCHIVE}?state=dead-letters",
+    "archive, search: kwargs that none has": f"{ARCHIVE}?q=kwargs.order_id%3D-1",
+    "all found: requeue dead letters": f"{BULK}?act=requeue&state=dead-letters",
+    "all found: requeue by an error": f"{BULK}?act=requeue&state=dead-letters&error=DeadlockDetected",
+    "all found: cancel what waits in a queue": f"{BULK}?act=cancel&state=due&queue=newsletter",
+    "all found: delete what is done": f"{BULK}?act=delete&state=done",
 }
 # Asked by POST, with the fields of the list's form.
 POSTED: dict[str, tuple[str, dict[str, str]]] = {
