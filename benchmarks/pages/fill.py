@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection, models
@@ -221,23 +221,27 @@ def running(sizes: Sizes) -> None:
 
 
 def statistics(sizes: Sizes) -> None:
-    """A day of minutes for each process and type, and hours of the days before."""
+    """As they are when they are folded: an hour of minutes for each process, a day of tens of minutes, and hours."""
     (minute,) = Worker.objects.values_list(TruncMinute(Now()), flat=True)[:1]
-    counted = {"done": 12, "retried": 1, "dead": 1, "repeats": 1, "lost_leases": 0, "run_seconds": 1.5}
-    lists = {"runs": [0, 0, 1, 2, 3, 4, 2, 1, 1, 0, 1], "waits": [0, 1, 1, 2, 5, 3, 1, 1, 0, 0, 1], "wait_seconds": 2.0}
-    pairs = [(process, place) for process in range(sizes.processes) for place in range(len(TYPES))]
+    hour = minute.replace(minute=0)
+    _counted(minute, 60, 1, [f"{process:032x}" for process in range(sizes.processes)])
+    _counted(hour - timedelta(hours=1, minutes=10), 600, 10 * sizes.processes, [""])
+    _counted(hour - timedelta(days=1, hours=1), 3600, 60 * sizes.processes, [""])
+    for seconds, times in ((60, 90), (600, 140), (3600, 24 * (sizes.days - 1))):
+        _repeat(Stat, "minute", f"seconds = {seconds}", times, f"{seconds} s")
+
+
+def _counted(minute: datetime, seconds: int, times: int, incarnations: list[str]) -> None:
+    """Store what each process has counted of each type in so many seconds, which is what it does in a minute, so often."""
+    counters = {"done": 12, "retried": 1, "dead": 1, "repeats": 1, "run_seconds": 1.5, "wait_seconds": 2.0}
+    lists = {"runs": [0, 0, 1, 2, 3, 4, 2, 1, 1, 0, 1], "waits": [0, 1, 1, 2, 5, 3, 1, 1], "attempts": [9, 2, 1]}
+    given: dict[str, Any] = {name: times * number for name, number in counters.items()}
+    given |= {name: [times * number for number in numbers] for name, numbers in lists.items()}
     Stat.objects.bulk_create(
-        Stat(minute=minute, queue=QUEUES[place % len(QUEUES)], type=TYPES[place], incarnation=f"{process:032x}",
-             **counted, **lists)
-        for process, place in pairs
-    )  # fmt: skip
-    _repeat(Stat, "minute", "seconds = 60", 1440, "1 minute")
-    hour = minute.replace(minute=0) - timedelta(days=1)
-    Stat.objects.bulk_create(
-        Stat(minute=hour, seconds=3600, queue=QUEUES[place % len(QUEUES)], type=TYPES[place], **counted, **lists)
-        for place in range(len(TYPES))
+        Stat(minute=minute, seconds=seconds, queue=QUEUES[place % len(QUEUES)], type=name, incarnation=process, **given)
+        for process in incarnations
+        for place, name in enumerate(TYPES)
     )
-    _repeat(Stat, "minute", "seconds = 3600", 24 * (sizes.days - 1), "1 hour")
 
 
 def _repeat(model: type[models.Model], column: str, which: str, times: int, apart: str) -> None:

@@ -1,4 +1,4 @@
-"""The pages that are measured: those listed here, every address of the admin's, and what the lists themselves lead to.
+"""The pages that are measured: those listed here, every address of the admin's, and what these lead to.
 
 To measure another, add a line to `LISTED`. `{dead}` and the like are the ids of rows there are. A page that the site does
 not have, or has moved, is named and left out.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
+from urllib.parse import unquote
 
 from django.apps import apps
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
@@ -59,9 +60,9 @@ LISTED = {
 POSTED: dict[str, tuple[str, dict[str, str]]] = {
     "confirm: cancel two jobs": (JOBS, {"action": "cancel", "index": "0", "_selected_action": "{due},{running}"}),
 }
-# How many links of each parameter of its own list are followed.
+# How many links are followed from a page to one address, for each parameter that comes first.
 FOLLOWED = 4
-LINK = re.compile(r'<a[^>]*\shref="(\?[^"]*)"', re.I)
+LINK = re.compile(r'<a[^>]*\shref="((?:/admin/django_jobs/[a-z_/]*)?\?[^"]*)"', re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +85,18 @@ def known() -> Iterator[Page]:
 
 
 def followed(page: Page, text: str) -> Iterator[Page]:
-    """Return where a list leads by links of its own: its filters, and its next and last page."""
+    """Return where a page leads within ours: its filters, its next and last page, and lists that are narrowed already."""
     counted: dict[str, int] = {}
     seen = {page.address}
     for found in LINK.findall(text):
-        query = unescape(found)
-        address = page.address.partition("?")[0] + query
-        about = query.lstrip("?").partition("=")[0]
+        address = unescape(found)
+        if address.startswith("?"):
+            address = page.address.partition("?")[0] + address
+        about = address.partition("=")[0]
         counted[about] = counted.get(about, 0) + 1
-        if len(query) > 1 and counted[about] <= FOLLOWED and address not in seen:
+        if counted[about] <= FOLLOWED and address not in seen and not address.endswith("?"):
             seen.add(address)
-            yield Page(f"{page.name} {query}", address)
+            yield Page(f"{page.name} > {unquote(address).removeprefix('/admin/django_jobs/')}", address)
 
 
 def rows() -> dict[str, Any]:
