@@ -27,6 +27,8 @@ from django_jobs.zones import BadZone, zone
 
 BIGGEST_ID = 2**63 - 1
 PRIORITY_LIMIT = 100
+# Between two looks of somebody who watches, in seconds.
+FASTEST, SLOWEST = 0.2, 3600.0
 
 
 def refuse(said: str) -> NoReturn:
@@ -82,6 +84,23 @@ def duration(value: str | None, name: str) -> float | None:
     seconds = durations.seconds(value) or 0.0
     if not 0 < seconds <= LONGEST_DELAY:
         refuse(f"{name} is {value[:80]!r}; give {durations.WORDS} (ten years at most).")
+    return seconds
+
+
+def number(value: str, name: str, high: int) -> int:
+    if not (value.isascii() and value.isdecimal() and int(value[:20]) <= high):
+        refuse(f"{name} is {value[:80]!r}; give a whole number from 0 to {high:,}.")
+    return int(value)
+
+
+def queues(value: str | None) -> list[str] | None:
+    return None if value is None else [str(queue(name)) for name in value.split(",")]
+
+
+def pace(value: str) -> float:
+    seconds = durations.seconds(value) or 0.0
+    if not FASTEST <= seconds <= SLOWEST:
+        refuse(f"--watch is {value[:80]!r}; give {durations.WORDS}, from {FASTEST:g} s to an hour.")
     return seconds
 
 

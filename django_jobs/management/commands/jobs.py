@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
 from django_jobs import report, report_schedules
+from django_jobs.doctor.examine import examine
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
-from django_jobs.management import acts, given, remedy, text, text_schedules
+from django_jobs.management import acts, checking, given, remedy, text, text_schedules
 from django_jobs.management.acts import Answer
+from django_jobs.management.watch import watch
 from django_jobs.models import Job
+from django_jobs.monitoring.levels import Level
 from django_jobs.schedules.status import STATES
 
 LONGEST_LIST = 10_000
@@ -33,13 +37,20 @@ MOST_SHOWN = 100
 
 
 class Command(given.Checked):
+    _is_check = False
     help = "Look at jobs and act on them; `jobs VERB --help` says more."
 
+    def run_from_argv(self, argv: list[str]) -> None:
+        self._is_check = "check" in argv[2:]
+        super().run_from_argv(argv)
+
     def add_arguments(self, parser: CommandParser) -> None:
+        if self._is_check:
+            checking.tell_of_wrong_options(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         add: Callable[..., CommandParser] = verbs.add_parser
         found = [
-            add("status", help="queues, pauses, finished counts and workers"),
+            _status(add("status", help="queues, pauses, finished counts and workers")),
             _list(add("list", help="the newest jobs")),
             _show(add("show", help="the whole story of one job")),
             _on_jobs(add("requeue", help="have jobs that ended run again (by filter: dead and failed ones)"), why=True),
@@ -51,12 +62,31 @@ class Command(given.Checked):
             _pause(add("pause", help="start no job of a queue or a type for a while, or make none of a schedule")),
             _pausable(add("resume", help="go on with a paused queue, type or schedule")),
             _schedules(add("schedules", help="when schedules fire next, and how they are doing")),
+            checking.options(
+                add("check", help="whether something is wrong, as a line and an exit code for monitoring")
+            ),
+            add("doctor", help="what is wrong, and what to do about it; exit code 1 if there is something"),
             _run(add("run", help="make a job of a schedule now; its slots stay where they are")),
         ]
         for verb in found:
             verb.add_argument("--json", action="store_true", help="as JSON")
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        if options.get("verb") != "check":
+            return super().execute(*args, **options)
+        try:
+            super().execute(*args, **options)
+        except Exception as error:  # whatever it is: any other exit code would be taken for an answer
+            self.stdout.write(checking.unknown(error, options["json"]))
+            raise SystemExit(int(Level.UNKNOWN)) from error
+        return None
+
     def handle(self, *args: Any, **options: Any) -> None:
+        if options.get("watch") is not None:
+            watch(lambda: self._status(options), given.pace(options["watch"]), self.stdout, options["json"])
+            return
+        if options["verb"] == "check":
+            raise SystemExit(checking.run(options, self.stdout.write))
         try:
             answer = getattr(self, f"_{options['verb']}", None)
             found = answer(options) if answer else getattr(acts, options["verb"])(options, self.stderr.write)
@@ -66,12 +96,18 @@ class Command(given.Checked):
             raise CommandError(remedy.one_line(error), returncode=2) from error
         as_json = json.dumps(found.data, indent=2, ensure_ascii=False) if options["json"] else None
         self.stdout.write("\n".join(found.lines) if as_json is None else as_json)
+        if options["verb"] == "doctor" and found.data:
+            raise SystemExit(1)
         if found.refused:
             raise CommandError(f"{found.refused} jobs were left as they are, for the reasons above.", returncode=1)
 
     def _status(self, options: dict[str, Any]) -> Answer:
         state = report.status()
         return Answer(state, text.status(state))
+
+    def _doctor(self, options: dict[str, Any]) -> Answer:
+        found = examine()
+        return Answer([asdict(finding) for finding in found], text.findings(found))
 
     def _list(self, options: dict[str, Any]) -> Answer:
         limit = given.whole(options["limit"], "a limit", LONGEST_LIST)
@@ -101,6 +137,18 @@ class Command(given.Checked):
     def _show(self, options: dict[str, Any]) -> Answer:
         story = report.story(report.job(given.job_id(options["id"])))
         return Answer(story, text.story(story))
+
+
+def _status(parser: CommandParser) -> CommandParser:
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const="2",
+        action=given.Once,
+        metavar="SECONDS",
+        help="show it again every so many seconds (default: 2), until Ctrl-C",
+    )
+    return parser
 
 
 def _list(parser: CommandParser) -> CommandParser:
