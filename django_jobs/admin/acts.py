@@ -37,6 +37,7 @@ class Asked:
     act: str
     ids: list[int]
     why: str
+    as_seen: str | None = None
 
 
 class ActsAdmin(WhyAdmin):
@@ -88,7 +89,7 @@ class ActsAdmin(WhyAdmin):
         if not self.may(request, act):
             raise PermissionDenied
         page = self.url_of("change", job_id)
-        asked = Asked(act, [job_id], why_of(request))
+        asked = Asked(act, [job_id], why_of(request), request.POST.get("as_seen"))
         if act == "cancel" and "confirmed" not in request.POST:
             return self._confirmation(request, asked, back=page)
         if request.method != "POST":
@@ -150,7 +151,7 @@ class ActsAdmin(WhyAdmin):
         by = request.user.get_username()
         with transaction.atomic(using=jobs_alias()):
             if asked.act == "requeue":
-                now = operate.requeue(job_id, why=asked.why, by=by)
+                now = operate.requeue(job_id, why=asked.why, by=by, as_seen=asked.as_seen)
                 outcome = REQUEUED
             else:
                 outcome = operate.cancel(job_id, why=asked.why, by=by)

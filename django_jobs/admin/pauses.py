@@ -135,11 +135,8 @@ class PauseAdmin(ResumingAdmin):
         return may_pause(request) or super().has_view_permission(request, obj)
 
     def response_post_save_add(self, request: HttpRequest, obj: Pause) -> HttpResponse:
-        return (
-            HttpResponseRedirect(back_to(request, ""))
-            if back_to(request, "")
-            else super().response_post_save_add(request, obj)
-        )
+        back = back_to(request, otherwise="")
+        return HttpResponseRedirect(back) if back else super().response_post_save_add(request, obj)
 
     def get_fields(self, request: HttpRequest, obj: Pause | None = None) -> tuple[str, ...]:
         if obj is None:
