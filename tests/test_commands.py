@@ -132,7 +132,9 @@ def test_show_prints_the_whole_story_and_the_sentence_of_explain(engine: Engine)
 def test_list_is_narrowed_by_what_is_in_a_job(engine: Engine) -> None:
     wanted = nothing.using(priority=7).enqueue(5).pk
     nothing.enqueue(6)
-    changed = "UPDATE django_jobs_job SET last_error = 'OSError: disk', schedule = 'nightly', meta = '{\"tags\": [\"eu\"]}'"
+    changed = (
+        "UPDATE django_jobs_job SET last_error = 'OSError: disk', schedule = 'nightly', meta = '{\"tags\": [\"eu\"]}'"
+    )
     sql(engine, f"{changed} WHERE id = %s", wanted)
     for options in (
         ["--priority", "7"],
