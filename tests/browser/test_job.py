@@ -97,7 +97,7 @@ def test_an_edit_of_what_another_edited_meanwhile_changes_nothing(admin: Pages) 
 def test_the_line_of_a_jobs_time_can_be_seen_and_the_viewer_has_no_act(viewer: Pages) -> None:
     job = dead()
     viewer.job(job)
-    assert viewer.one("svg.dj-line").size["width"] > 500
+    assert viewer.one("svg.dj-tl").size["width"] > 500
     assert viewer.all(".dj-act .button") == []
     viewer.open(f"/admin/django_jobs/job/{job.pk}/edit/")
     assert "403" in viewer.driver.title or "Forbidden" in viewer.driver.page_source
