@@ -30,7 +30,8 @@ def dead() -> Job:
     error = (
         'Traceback (most recent call last):\n  File "/srv/shop/jobs.py", line 7, in log_in\nValueError: s3cret refused'
     )
-    return make("dead", type=log_in.name, payload=PAYLOAD, last_error=error, token=1)
+    times = {"created_at": Now() - timedelta(minutes=5), "last_started_at": Now() - timedelta(minutes=1)}
+    return make("dead", type=log_in.name, payload=PAYLOAD, last_error=error, token=1, **times)
 
 
 def test_a_dead_job_is_requeued_with_other_arguments_once_they_fit(admin: Pages) -> None:
