@@ -61,8 +61,7 @@ class Address:
     def _value(self, parameter: str, rows: dict[str, Any]) -> Any:
         if parameter in ARGUMENTS:
             return ARGUMENTS[parameter]
-        named = parameter.removesuffix("_id")
-        model = named if named in rows else self.model
+        model = self.model or parameter.removesuffix("_id")
         assert model in rows, f"Say in {__name__} what {parameter} of {self.name} is."
         return quote(rows[model].pk)
 
