@@ -19,6 +19,7 @@ from django_jobs.explain import live_workers
 from django_jobs.models import ArchivedJob, Effect, Job, Pause, Schedule, Stat, Worker, find
 from django_jobs.models.clock import Clock, database_now, for_row
 from django_jobs.queue.operate import FINISHED
+from django_jobs.queue.sought import Sought
 from django_jobs.schedules.status import OVERDUE
 
 UNSUCCESSFUL = (Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
@@ -188,19 +189,12 @@ def _takes(worker: Worker, job_type: str, queue: str) -> bool:
     return job_type in worker.types and (worker.queues is None or queue in worker.queues)
 
 
-def jobs(
-    *, status: str | None = None, queue: str | None = None, type_name: str | None = None, limit: int = 20
-) -> list[dict[str, Any]]:
+def jobs(sought: Sought, *, status: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
     """Return the newest jobs that match, newest first; of those that ended without success, the last ended first."""
     # In the order that an index has: among millions that are done, the few dead ones would be long looked for.
     order = ["-finished_at", "-id"] if status in UNSUCCESSFUL else ["-id"]
-    found = Job.objects.using(jobs_alias()).order_by(*order)
-    if status:
-        found = found.filter(status=status)
-    if queue:
-        found = found.filter(queue=queue)
-    if type_name:
-        found = found.filter(type=type_name)
+    table = Job.objects.using(jobs_alias()).order_by(*order)
+    found = sought.rows(table.filter(status=status) if status else table)
     return [_short(job) for job in found[:limit]]
 
 

@@ -31,7 +31,8 @@ def watched(alias: str) -> Iterator[list[dict[str, Any]]]:
     nodes: list[dict[str, Any]] = []
 
     def explain(execute: Any, statement: str, parameters: Any, many: bool, context: Any) -> Any:
-        nodes.extend(explained(statement, parameters, context))
+        if not statement.startswith(("SAVEPOINT", "RELEASE")):
+            nodes.extend(explained(statement, parameters, context))
         return execute(statement, parameters, many, context)
 
     with connections[alias].execute_wrapper(explain):

@@ -48,7 +48,7 @@ LAYERS = [
     ["queue", "explain", "alerts"],
     ["schedules", "effects", "processes"],
     ["decorators"],
-    ["scheduled"],
+    ["scheduled", "bulk"],
     ["workers"],
     ["report", "report_schedules", "measures", "checks"],
     ["admin"],

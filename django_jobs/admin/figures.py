@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
@@ -13,7 +15,8 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 def number(value: float, places: int = 0) -> str:
     """Return a number with its thousands apart, as the reader's language has it."""
-    return number_format(value, places, use_l10n=True, force_grouping=True)
+    rounded = Decimal(f"{value:.{places}f}")  # Django cuts off what is more
+    return number_format(rounded, places, use_l10n=True, force_grouping=True)
 
 
 def capped(value: int, is_capped: bool) -> str:
@@ -34,12 +37,10 @@ def seconds(value: float | None) -> str:
     """Return a duration with about two digits."""
     if value is None:
         return NOTHING
-    if value < 0.0095:
-        return _("%s ms") % number(value * 1000, 1)
-    if value < 0.995:
-        return _("%s ms") % number(value * 1000)
+    if value < 0.9995:
+        return _("%s ms") % _two_digits(value * 1000)
     if value < 9.95:
-        return _("%s s") % number(value, 1)
+        return _("%s s") % _two_digits(value)
     if value < 2 * _MINUTE:
         return _("%s s") % number(value)
     if value < 2 * _HOUR:
@@ -47,6 +48,10 @@ def seconds(value: float | None) -> str:
     if value < 2 * _DAY:
         return _("%s h") % number(value / _HOUR)
     return _("%s days") % number(value / _DAY)
+
+
+def _two_digits(value: float) -> str:
+    return number(value, 1 if value < 9.95 and value != int(value) else 0)
 
 
 def quantile(found: Quantile | None) -> str:

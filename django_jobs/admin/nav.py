@@ -57,8 +57,8 @@ def address(request: HttpRequest, name: str, *args: object, query: dict[str, str
 
 
 def jobs_address(request: HttpRequest, state: str = "", **narrowed: str) -> str:
-    """Return where the jobs in a state and of a queue or type are listed."""
-    if state == "dead-letters" and (page := address(request, "django_jobs_job_dead_letters", query=narrowed)):
+    """Return where the jobs in a state and of a queue or type are listed; all dead letters have a page of their own."""
+    if state == "dead-letters" and not narrowed and (page := address(request, "django_jobs_job_dead_letters")):
         return page
     query = {"state": state, **narrowed} if state else narrowed
     return address(request, "django_jobs_job_changelist", query=query)

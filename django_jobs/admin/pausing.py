@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path
+from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
@@ -75,12 +76,18 @@ def _shown(row: Any, resume_url: str) -> InForce:
         kind=row.kind,
         kind_label=str(row.get_kind_display()),
         name=row.name,
-        until=shown.moment(row.until, row.clock) if row.until else "",
+        until=_until(row) if row.until else "",
         since=shown.age(row.created_at, row.clock),
         by=row.by,
         why=row.why,
         resume_url=resume_url,
     )
+
+
+def _until(row: Any) -> str:
+    """Return the minute in which a pause ends; the exact time is the tooltip of how far that is."""
+    minute, far = shown.exact(row.until)[:16], shown.age(row.until, row.clock)
+    return format_html('<span class="nowrap">{}</span> <span class="quiet nowrap">({})</span>', minute, far)
 
 
 def back_to(request: HttpRequest, otherwise: str) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import TextField
 from django.db.models.functions import Cast
@@ -67,8 +67,7 @@ class Rates:
         return (self.at - self.since).total_seconds() / 3600
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     minute: datetime
     seconds: int
     queue: str
@@ -88,7 +87,10 @@ def rates(alias: str, span: Span, now: datetime) -> Rates:
         since = max(since, _floor(rows[-1].minute, span.width) + timedelta(seconds=span.width))
         rows = [row for row in rows if row.minute >= since]
     full = _floor(now - SETTLED_AFTER, MINUTE) - timedelta(seconds=MINUTE)
-    cells = _grouped(((row.queue, row.type), row.vector) for row in rows)
+    buckets = {minute: (minute - since) // timedelta(seconds=span.width) for minute in {row.minute for row in rows}}
+    # Each row is added up once, and the few sums are then what all others are made of.
+    parts = _grouped(((buckets[row.minute], row.queue, row.type), row.vector) for row in rows)
+    cells = _grouped((key[1:], vector) for key, vector in parts.items())
     last = (row for row in rows if row.minute == full and row.seconds == MINUTE)
     return Rates(
         since=since,
@@ -96,7 +98,7 @@ def rates(alias: str, span: Span, now: datetime) -> Rates:
         total=counted(added(cells.values())),
         queues=_named(_grouped((queue, vector) for (queue, _type), vector in cells.items())),
         types=_named(_grouped((job_type, vector) for (_queue, job_type), vector in cells.items())),
-        series=_series(rows, since, now, span.width),
+        series=_series(_grouped((key[0], vector) for key, vector in parts.items()), since, now, span.width),
         minute=_named(_grouped((row.queue, row.vector) for row in last)),
         minute_at=full,
         is_cut=is_cut,
@@ -137,10 +139,9 @@ def _named(groups: dict[str, Sequence[float]]) -> dict[str, Counted]:
     return {name: counted(vector) for name, vector in sorted(groups.items())}
 
 
-def _series(rows: list[_Row], since: datetime, now: datetime, width: int) -> list[Bucket]:
+def _series(groups: dict[int, Sequence[float]], since: datetime, now: datetime, width: int) -> list[Bucket]:
     """Return equal parts of the span, each with what is of rows that begin in it."""
     step = timedelta(seconds=width)
-    groups = _grouped(((row.minute - since) // step, row.vector) for row in rows)
     number = (now - since) // step + 1
     return [
         Bucket(

@@ -1,5 +1,6 @@
 from django_jobs.models.alert import Alert
 from django_jobs.models.archived_job import ArchivedJob, find
+from django_jobs.models.bulk_act import BulkAct
 from django_jobs.models.effect import Effect, EffectQuerySet
 from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
@@ -12,6 +13,7 @@ from django_jobs.models.worker import Worker
 __all__ = [
     "Alert",
     "ArchivedJob",
+    "BulkAct",
     "Effect",
     "EffectQuerySet",
     "Job",

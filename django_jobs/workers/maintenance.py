@@ -15,7 +15,7 @@ from django_jobs.alerts import look
 from django_jobs.conf import Conf
 from django_jobs.engines.archive import archive
 from django_jobs.engines.base import Engine
-from django_jobs.queue import stats
+from django_jobs.queue import bulk_acts, stats
 from django_jobs.queue.archive import REST, Round
 from django_jobs.workers import retention
 from django_jobs.workers.alerting import Alerting
@@ -39,6 +39,7 @@ class Maintenance:
             (lambda: retention.purge(engine), retention.BATCH),
             (lambda: stats.forget(engine, settings.stats_for), stats.BATCH),
             (lambda: look.forget(engine, settings.stats_for), look.BATCH),
+            (lambda: bulk_acts.forget(engine), bulk_acts.FORGOTTEN_AT_ONCE),
         ]
         self._interval = min(max(settings.keep_done / ROUNDS, SHORTEST), LONGEST)
         self._link = Link(engine, outage, settings.lease, "maintenance")

@@ -1,21 +1,27 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.db.models.functions import Now
 from django.urls import reverse
+from django.utils import timezone
 
 import django_jobs
-from django_jobs.models import Pause
+from django_jobs.models import Pause, Worker
+from django_jobs.models.clock import database_now, from_row
 from tests.admin.conftest import As
+from tests.admin.front import cells, front
 from tests.admin.site import Site, messages, text
 from tests.app.jobs import nothing
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
-LIST, ADD = "/admin/django_jobs/pause/", "/admin/django_jobs/pause/add/"
+OVERVIEW = "/admin/django_jobs/"
+LIST, ADD, RESUME = (f"{OVERVIEW}pause/{what}" for what in ("", "add/", "resume/"))
 
 
 def add(site: Site, **values: Any) -> Any:
@@ -78,13 +84,109 @@ def test_a_pause_whose_time_is_over_says_so(site: Site) -> None:
     assert nothing.name in text(page)
 
 
-def test_pausing_and_resuming_need_djangos_permissions(as_user: As) -> None:
-    site = as_user("view_pause")
+def test_who_may_only_look_at_pauses_makes_and_ends_none(as_user: As) -> None:
+    site = as_user("view_pause", "view_job", "add_pause", "delete_pause")
     found = django_jobs.pause(queue="mail")
     assert site.client.get(LIST).status_code == 200
     assert add(site).status_code == 403
     site.client.post(LIST, {"action": "delete_selected", "index": "0", "_selected_action": [found.pk]})
+    assert site.client.post(RESUME, {"kind": "queue", "name": "mail"}).status_code == 403
     assert [row[1] for row in rows(site)] == ["mail"]
+    assert "Resume" not in front(site)
+
+
+def test_one_permission_lets_somebody_pause_and_resume(as_user: As) -> None:
+    site = as_user("pause_queue", "view_job")
+    add(site, called="mail")
+    assert [row[1] for row in rows(site)] == ["mail"]
+    assert site.client.get(LIST).status_code == 200
+    site.client.post(RESUME, {"kind": "queue", "name": "mail"})
+    assert rows(site) == []
+
+
+def test_a_queue_is_paused_from_the_overview_and_resumed_there_again(site: Site) -> None:
+    site.make(queue="mail", run_at=Now() - timedelta(minutes=1))
+    link = re.search(r'<tr data-queue="mail">.*?<a href="([^"]*pause/add/[^"]*)"', front(site), re.DOTALL)
+    assert link
+    form = site.client.get(unescape(link[1]))
+    assert 'value="mail"' in form.content.decode()
+    given = {
+        "kind": "queue",
+        "called": "mail",
+        "until_0": "",
+        "until_1": "",
+        "lasts": "3600",
+        "why": "the server moves",
+    }
+    answer = site.client.post(unescape(link[1]), given)
+    assert (answer.status_code, answer["Location"]) == (302, OVERVIEW)
+    page = front(site)
+    assert re.search(r"paused Queue mail until \d+.* the server moves \(ada, 0\.\d s ago \)", text(page))
+    assert cells(page, 'data-queue="mail"')[-1] == "paused"
+    answer = site.client.post(RESUME, {"kind": "queue", "name": "mail", "next": OVERVIEW}, follow=True)
+    assert answer.redirect_chain == [(OVERVIEW, 302)]
+    assert messages(answer) == ["Resumed: queue mail."]
+    assert rows(site) == []
+    assert [entry.object_repr for entry in LogEntry.objects.filter(action_flag=3)] == ["queue mail"]
+    answer = site.client.post(RESUME, {"kind": "queue", "name": "mail", "next": OVERVIEW}, follow=True)
+    assert messages(answer) == ["mail is not paused any more."]
+
+
+def test_a_pause_is_shown_on_the_pages_that_it_concerns(site: Site) -> None:
+    django_jobs.pause(queue="mail", why="a reason of mail")
+    django_jobs.pause(type=nothing.name, why="a reason of nothing")
+    mail = Worker.objects.using(site.alias).create(
+        id="w1", host="h", pid=1, supervisor_pid=1, types=["other"], threads=1, queues=["mail"]
+    )
+    every = Worker.objects.using(site.alias).create(
+        id="w2", host="h", pid=2, supervisor_pid=1, types=[nothing.name], threads=1
+    )
+    pages = {
+        "/admin/django_jobs/": (True, True),
+        "/admin/django_jobs/job/": (True, True),
+        "/admin/django_jobs/job/?queue=mail": (True, False),
+        "/admin/django_jobs/job/?queue=default": (False, False),
+        f"/admin/django_jobs/job/?type={nothing.name}&queue=default": (False, True),
+        "/admin/django_jobs/worker/": (True, True),
+        f"/admin/django_jobs/worker/{mail.pk}/change/": (True, False),
+        f"/admin/django_jobs/worker/{every.pk}/change/": (True, True),
+        "/admin/django_jobs/effect/": (False, False),
+    }
+    for address, shown in pages.items():
+        page = site.client.get(address).content.decode()
+        assert ("a reason of mail" in page, "a reason of nothing" in page) == shown, address
+
+
+def test_a_pause_is_ended_by_a_post_of_our_own_page_only(as_user: As) -> None:
+    site = as_user("pause_queue", "view_job", enforce_csrf_checks=True)
+    django_jobs.pause(queue="mail")
+    assert site.client.get(RESUME).status_code == 405
+    assert site.client.post(RESUME, {"kind": "queue", "name": "mail"}).status_code == 403
+    assert [row[1] for row in rows(site)] == ["mail"]
+    token = re.search(r'name="csrfmiddlewaretoken" value="(.*?)"', front(site))
+    assert token
+    given = {"kind": "queue", "name": "mail", "csrfmiddlewaretoken": token[1]}
+    assert site.client.post(RESUME, {**given, "next": "https://elsewhere.example/"})["Location"] == LIST
+    assert rows(site) == []
+
+
+# In one of them it is always another day than in UTC.
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12"])
+def test_a_pause_until_tomorrow_ends_when_the_day_of_who_asks_does(site: Site, zone: str) -> None:
+    with timezone.override(zone):
+        add(site, lasts="tomorrow")
+        until = Pause.objects.using(site.alias).get().until
+        assert until is not None
+        now = database_now(site.alias)
+        local = from_row(until, site.alias).astimezone(timezone.get_current_timezone())
+        assert (local.hour, local.minute) == (0, 0)
+        assert timedelta(0) < local - now <= timedelta(days=1)
+
+
+def test_of_a_choice_and_a_time_one_is_given(site: Site) -> None:
+    answer = add(site, lasts="900", until_0="2126-01-02", until_1="03:04:05")
+    assert "not both" in text(answer)
+    assert rows(site) == []
 
 
 def test_an_end_that_is_past_is_refused_at_its_field_and_what_is_paused_stays_so(site: Site) -> None:

@@ -25,7 +25,7 @@ def read(asked: Asked) -> dict[str, Any] | None:
     if found is None or now - at > KEPT_FOR:
         at, found = now, health(asked.engine)
         _kept[asked.alias] = at, found
-    return None if found is None else {"age": figures.seconds(round(now - at)), **_shown(found)}
+    return None if found is None else {"age": round(now - at), **_shown(found)}
 
 
 def _shown(found: Health) -> dict[str, Any]:

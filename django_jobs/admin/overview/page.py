@@ -14,7 +14,7 @@ from django_jobs.admin.overview import health, queues, rates, schedules, workers
 from django_jobs.admin.overview.asked import Asked, sort_of, span_of
 from django_jobs.admin.pausing import in_force
 from django_jobs.measures.rates import SPANS
-from django_jobs.models import Job, Schedule, Worker
+from django_jobs.models import Job, Pause, Schedule, Worker
 
 SPAN_LABELS = {"1h": _("1 h"), "24h": _("24 h"), "7d": _("7 days")}
 # After so many that the database did not answer in time it is asked nothing more.
@@ -42,8 +42,11 @@ class Overview:
     span: str
     sort: str
 
-    seconds = SECONDS
     refresh = REFRESH_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        return SECONDS
 
     @property
     def spans(self) -> list[dict[str, Any]]:
@@ -56,12 +59,12 @@ class Overview:
 
 def overview(request: HttpRequest) -> Overview:
     """Return what whoever asks may see, each question bounded."""
-    jobs = sees(request, Job)
+    jobs, processes = sees(request, Job), sees(request, Worker)
     parts = [
-        Part("pauses", _("pauses"), True, in_force),
+        Part("pauses", _("pauses"), jobs or processes or sees(request, Pause), in_force),
         Part("depths", _("what waits"), jobs, queues.depths_of),
-        Part("workers", _("workers"), sees(request, Worker), workers.read),
-        Part("running", _("what runs"), jobs and sees(request, Worker), workers.running),
+        Part("workers", _("workers"), processes, workers.read),
+        Part("running", _("what runs"), jobs and processes, workers.running),
         Part("schedules", _("schedules"), sees(request, Schedule), schedules.read),
         Part("rates", _("statistics"), jobs, rates.read),
         Part("health", _("the state of the tables"), jobs, health.read),

@@ -17,6 +17,8 @@ from django_jobs.measures.counted import Counted
 from django_jobs.models import Pause
 
 QUEUES_SHOWN = 100
+# The share of jobs that failed in a minute beyond which somebody should look.
+MANY_FAILED = 0.05
 KINDS = ("parked", "suspects", "running")
 
 
@@ -139,7 +141,7 @@ def _minute(asked: Asked) -> list[Tile]:
     failed = sum(counted.unsuccessful for counted in rates.minute.values())
     return [
         Tile("done", _("done a minute"), figures.number(done)),
-        Tile("failed", _("failed a minute"), figures.number(failed), is_bad=failed > 0),
+        Tile("failed", _("failed a minute"), figures.number(failed), is_bad=failed > MANY_FAILED * (done + failed)),
     ]
 
 

@@ -32,10 +32,22 @@ def read(asked: Asked) -> Rates:
 
 def shown_part(asked: Asked) -> dict[str, Any]:
     found: Rates = asked.found["rates"]
+    series = [part for part in found.series if _is_settled(part, found.at)]
+    plot = _over(series, asked.span.width)
     return {
         "since": found.since,
         "is_cut": found.is_cut,
-        "plots": _plots(asked, found),
+        "plots": _plots(plot, series, found.at),
+        "mishaps_plot": plot(
+            name="mishaps-plot",
+            title=_("What should be seldom"),
+            about=_("Repeats, lease expirations, lost leases and slots missed, an hour."),
+            lines=[
+                Line(label, kind, _each(series, found.at, name, 3600))
+                for label, kind, name, _meaning in _mishap_kinds()
+            ],
+            written=_rate,
+        ),
         "totals": _totals(found.total),
         "mishaps": _mishaps(found),
         "attempts": _attempts(found.total),
@@ -43,67 +55,65 @@ def shown_part(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _plots(asked: Asked, found: Rates) -> list[Plot]:
-    series = [part for part in found.series if _is_settled(part, found.at)]
+def _over(series: list[Bucket], width: int) -> Callable[..., Plot]:
+    """Return a maker of plots over the parts of a span."""
     clocks = [(_local(part.since), _local(part.until)) for part in series]
-    every = partial(
+    return partial(
         Plot,
         parts=[f"{formatted(since, 'D H:i')} - {formatted(until, 'H:i')}" for since, until in clocks],
-        marks=_marks([since for since, _until in clocks], asked.span.width),
+        marks=_marks([since for since, _until in clocks], width),
     )
 
-    def line(label: str, kind: str, value: Callable[[Counted], float | None]) -> Line:
-        return Line(label, kind, [value(part.counted) for part in series])
 
-    def a_minute(label: str, kind: str, name: str) -> Line:
-        minutes = [(min(part.until, found.at) - part.since).total_seconds() / 60 for part in series]
-        return Line(
-            label, kind, [getattr(part.counted, name) / long for part, long in zip(series, minutes, strict=True)]
-        )
-
-    def durations(of: str) -> list[Line]:
-        return [line(name, name, partial(_seconds, of=of, share=share)) for name, share in SHARES.items()]
-
+def _plots(plot: Callable[..., Plot], series: list[Bucket], at: datetime) -> list[Plot]:
+    ended = [(_("done"), "good", "done"), (_("to run again"), "wait", "retried"), (_("failed"), "bad", "unsuccessful")]
     return [
-        every(
+        plot(
             name="throughput",
             title=_("Throughput"),
             about=_("Runs that ended, a minute."),
-            lines=[
-                a_minute(_("done"), "good", "done"),
-                a_minute(_("to run again"), "wait", "retried"),
-                a_minute(_("failed"), "bad", "unsuccessful"),
-            ],
-            written=_a_minute,
+            lines=[Line(label, kind, _each(series, at, name, 60)) for label, kind, name in ended],
+            written=_rate,
         ),
-        every(
+        plot(
             name="failures",
             title=_("Failure and retry rate"),
             about=_("Jobs that failed of those that ended, and runs that have to be tried again of all."),
             lines=[
-                line(_("failed"), "bad", lambda part: part.failure_rate),
-                line(_("to run again"), "wait", lambda part: part.retry_rate),
+                Line(_("failed"), "bad", [part.counted.failure_rate for part in series]),
+                Line(_("to run again"), "wait", [part.counted.retry_rate for part in series]),
             ],
             written=figures.share,
             at_least=0.01,
         ),
-        every(
+        plot(
             name="waits",
             title=_("Wait"),
             about=_("How long jobs waited from when they were due until they were claimed."),
-            lines=durations("wait"),
+            lines=_durations(series, "wait"),
             written=figures.seconds,
             is_logarithmic=True,
         ),
-        every(
+        plot(
             name="runs",
             title=_("Run time"),
             about=_("How long runs took."),
-            lines=durations("run"),
+            lines=_durations(series, "run"),
             written=figures.seconds,
             is_logarithmic=True,
         ),
     ]
+
+
+def _each(series: list[Bucket], at: datetime, name: str, seconds: int) -> list[float | None]:
+    """Return how many there were in each part for so many seconds of it, or of what of it has passed."""
+    return [
+        getattr(part.counted, name) * seconds / (min(part.until, at) - part.since).total_seconds() for part in series
+    ]
+
+
+def _durations(series: list[Bucket], of: str) -> list[Line]:
+    return [Line(name, name, [_seconds(part.counted, of, share) for part in series]) for name, share in SHARES.items()]
 
 
 def _is_settled(part: Bucket, at: datetime) -> bool:
@@ -116,7 +126,7 @@ def _seconds(counted: Counted, of: str, share: float) -> float | None:
     return None if found is None else float(found.seconds)
 
 
-def _a_minute(value: float | None) -> str:
+def _rate(value: float | None) -> str:
     if value is None:
         return shown.NOTHING
     return figures.number(value, 0 if value >= 10 or value == int(value) else 1)
@@ -148,23 +158,30 @@ def _totals(total: Counted) -> list[tuple[str, str, str]]:
     ]
 
 
-def _mishaps(found: Rates) -> list[tuple[str, str, str, str]]:
-    """Return label, number, number an hour and meaning of what should be seldom."""
-    total = found.total
-    of = [
-        (_("repeats"), total.repeats, _("runs after one that was lost")),
+def _mishap_kinds() -> list[tuple[str, str, str, str]]:
+    """Return label, kind of line, name and meaning of what should be seldom."""
+    return [
+        (_("repeats"), "wait", "repeats", _("runs after one that was lost")),
         (
             _("lease expirations"),
-            total.lease_expirations,
+            "bad",
+            "lease_expirations",
             _("runs that were taken back, since nobody extended their lease"),
         ),
-        (_("lost leases"), total.lost_leases, _("ends that came too late, and were not stored")),
-        (_("slots missed"), total.slots_missed, _("of schedules, found when they were over")),
+        (_("lost leases"), "p50", "lost_leases", _("ends that came too late, and were not stored")),
+        (_("slots missed"), "p95", "slots_missed", _("of schedules, found when they were over")),
     ]
-    return [
-        (label, figures.number(count), figures.number(count / found.hours, 1) if count else figures.number(0), meaning)
-        for label, count, meaning in of
-    ]
+
+
+def _mishaps(found: Rates) -> list[dict[str, str]]:
+    lines = []
+    for label, kind, name, meaning in _mishap_kinds():
+        count = getattr(found.total, name)
+        hourly = figures.number(count / found.hours, 1 if count else 0)
+        lines.append(
+            {"label": label, "kind": kind, "number": figures.number(count), "hourly": hourly, "meaning": meaning}
+        )
+    return lines
 
 
 def _attempts(total: Counted) -> list[dict[str, Any]]:
@@ -183,7 +200,7 @@ def _attempts(total: Counted) -> list[dict[str, Any]]:
 
 
 _ORDERS: dict[str, Callable[[str, Counted], Any]] = {
-    "failures": lambda name, counted: (-counted.unsuccessful, -counted.retried, name),
+    "failures": lambda name, counted: (-counted.unsuccessful, -counted.retried, -counted.done, name),
     "done": lambda name, counted: (-counted.done, name),
     "wait": lambda name, counted: (-(_seconds(counted, "wait", 0.95) or 0.0), name),
     "run": lambda name, counted: (-(_seconds(counted, "run", 0.95) or 0.0), name),

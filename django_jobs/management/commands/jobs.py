@@ -19,6 +19,20 @@ from django_jobs.monitoring.levels import Level
 from django_jobs.schedules.status import STATES
 
 LONGEST_LIST = 10_000
+# What only the list is narrowed by: most of it is found by reading one row after the other.
+NARROWED = [
+    ("--priority", "N", "only those of this priority"),
+    ("--schedule", "NAME", "only those of this schedule"),
+    ("--tag", "TAG", "only those that have this tag"),
+    ("--error", "TEXT", "only those whose last error contains this, in any case"),
+    ("--argument", "PATH=VALUE", "only those called with this, as args.0=5 or kwargs.customer.id=7"),
+    (
+        "--since",
+        "TIME",
+        "only those that ended, started or, without a status, were made then or later: a time, or 30m, 12h, 7d ago",
+    ),
+    ("--until", "TIME", "only those before"),
+]
 MOST_SHOWN = 100
 
 
@@ -97,12 +111,8 @@ class Command(given.Checked):
 
     def _list(self, options: dict[str, Any]) -> Answer:
         limit = given.whole(options["limit"], "a limit", LONGEST_LIST)
-        rows = report.jobs(
-            status=given.state(options["status"], Job.Status.values),
-            queue=given.queue(options["queue"]),
-            type_name=given.type_name(options["type"]),
-            limit=limit + 1,
-        )
+        status = given.state(options["status"], Job.Status.values)
+        rows = report.jobs(given.sought(options), status=status, limit=limit + 1)
         lines = text.listing(rows[:limit])
         if len(rows) > limit:
             lines.append(f"There are more: these are the {limit} newest. Narrow it, or give --limit.")
@@ -143,6 +153,8 @@ def _status(parser: CommandParser) -> CommandParser:
 
 def _list(parser: CommandParser) -> CommandParser:
     _filter(parser, "ready, running, done, failed, dead or cancelled")
+    for name, metavar, words in NARROWED:
+        parser.add_argument(name, metavar=metavar, action=given.Once, help=words)
     parser.add_argument("--limit", default="20", metavar="N", help="at most so many (default: 20)")
     return parser
 

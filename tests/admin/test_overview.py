@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from xml.etree import ElementTree
+
+import pytest
+from django.contrib.admin import AdminSite, ModelAdmin
+from django.db import connections
+from django.db.models import Sum
+from django.db.models.functions import Now
+from django.template.response import TemplateResponse
+from django.test import RequestFactory
+from django.test.utils import CaptureQueriesContext
+
+import django_jobs
+from django_jobs.admin.overview import health, page, queues, workers
+from django_jobs.models import Job, Schedule, ScheduleState, Stat, Worker
+from tests.admin.conftest import As
+from tests.admin.front import cells, front, stat, tile
+from tests.admin.site import Site, text
+from tests.app.jobs import nothing
+from tests.engines.common import on_postgresql
+from tests.threads import Session
+
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
+CONTROL = re.compile(r"^(BEGIN|COMMIT|SAVEPOINT|RELEASE|SELECT set_config\('statement_timeout')")
+MARKUP = '"><script>alert(1)</script>'
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_kept", {})
+
+
+def worker(site: Site, name: str = "w1", **values: object) -> Worker:
+    given = {"host": "web-1", "pid": 7, "supervisor_pid": 6, "types": ["t"], "threads": 4, **values}
+    return Worker.objects.using(site.alias).create(id=name, **given)
+
+
+def fill(site: Site) -> None:
+    for queue, number in (("mail", 4), ("default", 2)):
+        for age in range(number):
+            site.make(queue=queue, run_at=Now() - timedelta(seconds=300 + age))
+        site.make(queue=queue, run_at=Now() + timedelta(hours=1))
+        site.make("running", queue=queue, locked_by=f"w1:{number}")
+    site.make(queue="mail", parked="type")
+    site.make(queue="mail", parked="suspect")
+    for status in ("dead", "failed", "failed", "done"):
+        site.make(status, queue="mail")
+
+
+def test_what_waits_and_runs_in_each_queue_equals_sql(site: Site) -> None:
+    fill(site)
+    shown = front(site)
+    rows = Job.objects.using(site.alias)
+    for queue in ("mail", "default"):
+        of = rows.filter(queue=queue)
+        _name, due, oldest, running, later, parked, *_rest = cells(shown, f'data-queue="{queue}"')
+        assert int(due) == of.due().count()
+        assert int(later) == of.ready().filter(parked=None, run_at__gt=Now()).count()
+        assert int(running) == of.running().count()
+        assert oldest == "5 min"
+        assert parked == ("1 , suspects: 1" if queue == "mail" else "0")
+    assert int(tile(shown, "due")) == rows.due().count() == 6
+    assert int(tile(shown, "running")) == rows.running().count() == 2
+    assert int(tile(shown, "dead")) == rows.dead_letters().count() == 3
+
+
+def test_a_number_that_reached_the_limit_says_that_it_may_be_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "COUNT_LIMIT", 3)
+    fill(site)
+    shown = front(site)
+    most = "3 or more" if site.alias == "default" else "4 or more"  # SQLite reads all that waits
+    assert cells(shown, 'data-queue="mail"')[1] == most
+    assert cells(shown, 'data-queue="default"')[1] == "2"
+    assert tile(shown, "due") == ("5 or more" if site.alias == "default" else "6 or more")
+    assert tile(shown, "dead") == "3"
+    assert tile(shown, "running") == "2"
+    site.make("failed")
+    assert tile(front(site), "dead") == "4 or more"
+
+
+def test_what_ended_in_a_minute_and_in_the_span_equals_sql(site: Site) -> None:
+    for minutes in (0, 1, 2, 50, 300):
+        stat(site, minutes, done=1000 + minutes, failed=2, dead=3, retried=7, repeats=2, attempts=[5, 2, 1])
+        stat(site, minutes, queue="default", type="u", done=10)
+    shown = front(site)
+    assert cells(shown, 'data-queue="mail"')[6:8] in (
+        ["1,000", "5"],
+        ["1,001", "5"],
+        ["1,002", "5"],
+    )  # by when in a minute it is
+    stats = Stat.objects.using(site.alias)
+    for span, hours in (("1h", 1), ("24h", 24)):
+        shown = front(site, span=span)
+        done = stats.filter(type="t", minute__gt=Now() - timedelta(hours=hours)).aggregate(found=Sum("done"))["found"]
+        row = cells(shown, 'data-type="t"')
+        assert row[1] == f"{done:,}"
+        assert re.search(rf"Repeats {'8 8' if span == '1h' else '10 0'}", text(shown))
+        assert [row[2], row[4]] == (["20", "28"] if span == "1h" else ["25", "35"])
+    assert re.search(r"Jobs ended in attempt 1 25 6[23]", text(shown))
+    assert "As of " in text(shown)
+
+
+def test_the_type_that_fails_most_comes_first_and_leads_to_its_dead_letters(site: Site) -> None:
+    stat(site, 5, type="shop.often", done=1000, dead=3)
+    stat(site, 5, type="shop.bad", done=1, dead=40)
+    stat(site, 5, type="shop.good", done=5000)
+    shown = front(site, span="24h")
+    assert re.findall(r'data-type="(.*?)"', shown) == ["shop.bad", "shop.often", "shop.good"]
+    assert cells(shown, 'data-type="shop.bad"')[3] == "98 %"
+    assert re.search(r'<a href="[^"]*dead[^"]*type=shop\.bad"', shown)
+    assert re.findall(r'data-type="(.*?)"', front(site, types="done")) == ["shop.good", "shop.often", "shop.bad"]
+
+
+def test_percentiles_are_worked_out_within_their_class_and_long_ones_said_to_be_longer(site: Site) -> None:
+    runs = [0] * 9 + [100] + [0] * 9
+    stat(site, 5, done=100, runs=runs, waits=[0] * 18 + [3])
+    assert cells(front(site), 'data-type="t"')[5:11] == [*["over 60 min"] * 3, "750 ms", "975 ms", "995 ms"]
+
+
+def test_the_plots_are_whole_xml_and_each_part_tells_its_values(site: Site) -> None:
+    shown = front(site)
+    assert shown.count("nothing in this time") == 4
+    stat(site, 4, done=120, dead=30, retried=10, repeats=2, lease_expirations=1, runs=[0] * 9 + [5], waits=[4])
+    shown = front(site)
+    plots = [ElementTree.fromstring(found) for found in re.findall(r'<svg class="dj-plot".*?</svg>', shown, re.DOTALL)]
+    assert len(plots) == 5
+    hints = [[title.text or "" for title in plot.iter("title")] for plot in plots]
+    assert [found[0] for found in hints] == [
+        "Throughput",
+        "Failure and retry rate",
+        "Wait",
+        "Run time",
+        "What should be seldom",
+    ]
+    assert any("done: 120\nto run again: 10\nfailed: 30" in hint for hint in hints[0])
+    assert any("failed: 20 %\nto run again: 6.2 %" in hint for hint in hints[1])
+    assert any("p50: 0.5 ms\n" in hint for hint in hints[2])
+    assert any("p50: 750 ms\n" in hint for hint in hints[3])
+    assert any("repeats: 120\nlease expirations: 60\nlost leases: 0\nslots missed: 0" in hint for hint in hints[4])
+    assert "done: last 0, at most 120." in (plots[0].findtext("desc") or "")
+
+
+def test_a_worker_shows_what_each_of_its_threads_runs(site: Site) -> None:
+    worker(site)
+    worker(site, "w2", host="web-2", heartbeat_at=Now() - timedelta(hours=1))
+    progress = {"done": 1, "total": 4, "note": ""}
+    job = site.make("running", locked_by="w1:1", last_started_at=Now(), progress=progress)
+    site.make("running", locked_by="w10:1")
+    shown = front(site)
+    assert tile(shown, "workers") == "1 of 2"
+    part = text(shown.partition('id="workers"')[2].partition("</section>")[0])
+    assert re.search(rf"web-1:7 live all 1 of 4 {job.pk} tests\. app\. jobs\. nothing 0\.\d s ago 1 of 4", part)
+    assert "web-2:7 silent all 0 of 4 nothing" in part
+
+
+def test_of_what_runs_and_of_workers_no_more_is_shown_than_the_page_holds(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "RUNS_SHOWN", 2)
+    monkeypatch.setattr(workers, "WORKERS_SHOWN", 1)
+    worker(site)
+    worker(site, "w2", host="web-2")
+    for age in (3, 1, 2):
+        site.make("running", locked_by="w1:1", type=f"t{age}", last_started_at=Now() - timedelta(minutes=age))
+    part = text(front(site).partition('id="workers"')[2].partition("</section>")[0])
+    assert re.search(r"2 of 4 \d+ t3 3 min ago \d+ t2 2 min ago", part)
+    assert "One more worker is not shown here. Of what runs, the 2 that began first are shown" in part
+
+
+def test_schedules_show_when_they_fire_next_and_which_are_in_trouble(site: Site) -> None:
+    for name in ("early", "weekly", "zebra"):
+        Schedule.objects.using(site.alias).create(name=name, type=nothing.name, expression="0 3 * * *", timezone="UTC")
+    off = Schedule.objects.using(site.alias).create(
+        name="off", type=nothing.name, expression="0 3 * * *", timezone="UTC"
+    )
+    Schedule.objects.using(site.alias).filter(pk=off.pk).update(enabled=False)
+    late = Now() - timedelta(minutes=2)
+    states = ScheduleState.objects.using(site.alias)
+    states.filter(schedule__name="weekly").update(wake_at=late, next_run_at=late)
+    states.filter(schedule__name="early").update(
+        wake_at=Now() + timedelta(hours=1), next_run_at=Now() + timedelta(hours=1)
+    )
+    states.filter(schedule__name="zebra").update(error="it cannot be")
+    part = text(front(site).partition('id="schedules"')[2].partition("</section>")[0])
+    assert re.search(
+        r"zebra tests\. app\. jobs\. nothing broken it cannot be .* weekly .* overdue Its slot came 2 min ago", part
+    )
+    assert part.index("zebra") < part.index("weekly") < part.index("early")
+    assert "4 in all. Paused: 1." in part
+
+
+@on_postgresql
+def test_the_health_of_the_tables_is_shown_with_who_holds_the_oldest_snapshot(site: Site, other: Session) -> None:
+    other.begin()
+    other.sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    other.sql("SET LOCAL application_name = 'the old one'")
+    other.sql("SELECT 1")
+    with CaptureQueriesContext(connections[site.alias]) as first:
+        part = text(front(site).partition('id="health"')[2].partition("</section>")[0])
+    assert "Dead rows about" in part
+    assert re.search(r"Oldest snapshot .*the old one, user \w+, process \d+", part)
+    assert "partition" in part
+    with CaptureQueriesContext(connections[site.alias]) as again:
+        assert "As of 0 s ago" in text(front(site))
+    assert len(again) == len(first) - 3, "it is kept for a minute"
+
+
+@pytest.mark.parametrize(
+    ("codename", "seen"),
+    [
+        ("view_job", {"queues", "rates", "types"}),
+        ("view_worker", {"workers"}),
+        ("view_schedule", {"schedules"}),
+        ("view_effect", set()),
+    ],
+)
+def test_a_part_is_shown_only_to_who_may_see_its_rows(as_user: As, codename: str, seen: set[str]) -> None:
+    site = as_user(codename)
+    site.make("running", queue="mail", locked_by="w1:1")
+    worker(site)
+    django_jobs.pause(queue="mail", why="a reason")
+    shown = front(site)
+    parts = {"queues", "rates", "types", "workers", "schedules"}
+    assert {part for part in parts if f'<section class="module" id="{part}"' in shown} == seen
+    assert ("tests.<wbr>" in shown) is False, "what a worker runs is for who may see jobs"
+    assert ("a reason" in shown) == bool(seen & {"queues", "workers"}), "a pause is told to whom it concerns"
+    assert "Pause…" not in shown
+
+
+def test_the_page_asks_few_questions(site: Site, as_user: As) -> None:
+    fill(site)
+    worker(site)
+    stat(site, 3, done=5)
+    django_jobs.pause(queue="mail")
+    viewer = as_user("view_job", "view_worker", "view_schedule", "view_pause")
+    for seen_by in (site, viewer):
+        with CaptureQueriesContext(connections[site.alias]) as asked:
+            front(seen_by)
+        questions = [query["sql"] for query in asked if not CONTROL.match(query["sql"])]
+        assert 5 < len(questions) < 15, questions
+
+
+@on_postgresql
+def test_a_part_that_is_too_slow_is_left_out_and_the_page_says_so(
+    site: Site, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "SECONDS", 0.3)
+    fill(site)
+    other.begin()
+    other.sql("LOCK TABLE django_jobs_stat IN ACCESS EXCLUSIVE MODE")
+    shown = front(site)
+    assert "Not shown, since the database did not answer within 0.3 s: statistics." in text(shown)
+    assert tile(shown, "due") == "6"
+    assert 'id="health"' in shown
+    assert 'id="types"' not in shown
+
+
+def test_what_comes_from_rows_is_escaped(site: Site) -> None:
+    site.make(queue="mail", type=MARKUP)
+    django_jobs.pause(queue="mail", why=MARKUP, by=MARKUP)
+    stat(site, 2, type=MARKUP, queue='"><b>', dead=1)
+    worker(site, host=MARKUP)
+    site.make("running", type=MARKUP, locked_by="w1:1")
+    shown = front(site)
+    assert MARKUP not in shown
+    assert '"><b>' not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_it_is_the_first_page_of_another_site_too(site: Site) -> None:
+    another = AdminSite(name="another")
+    another.register(Job, ModelAdmin)
+    site.make(queue="mail")
+    request = RequestFactory().get("/")
+    request.user = site.user
+    answer = another.app_index(request, "django_jobs")
+    assert isinstance(answer, TemplateResponse)
+    assert tile(answer.render().content.decode(), "due") == "1"
+
+
+def test_djangos_list_of_models_stays_on_the_page(site: Site) -> None:
+    assert 'class="model-pause' in front(site)
+
+
+def test_only_pages_that_one_may_see_are_linked_and_the_one_that_is_shown_is_marked(site: Site, as_user: As) -> None:
+    viewer = as_user("view_job", "view_pause")
+    nav = re.search(r'<nav class="dj-nav".*?</nav>', front(viewer), re.DOTALL)
+    assert nav
+    assert {"Overview", "Jobs", "Pauses"} <= set(text(nav[0]).split())
+    assert not {"Schedules", "Workers", "Effects", "Archive"} & set(text(nav[0]).split())
+    assert 'href="/admin/django_jobs/" aria-current="page"' in nav[0]
+    listed = viewer.list().content.decode()
+    assert 'href="/admin/django_jobs/job/" aria-current="page"' in listed
+    assert 'aria-current="page">Overview' not in listed
+    for address in ("worker/", "pause/add/", "schedule/", "effect/", "archivedjob/", "schedule/add/"):
+        assert 'class="dj-nav"' in site.client.get(f"/admin/django_jobs/{address}").content.decode(), address
