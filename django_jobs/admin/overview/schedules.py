@@ -36,7 +36,7 @@ def read(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _rows(chosen: QuerySet[Schedule]) -> list[Any]:
+def _rows(chosen: QuerySet[Any]) -> list[Any]:
     try:
         return list(chosen.select_related("state"))
     except OperationalError:
