@@ -18,7 +18,9 @@ from django_jobs.admin.overview import health, page, queues, workers
 from django_jobs.models import Job, Schedule, ScheduleState, Stat, Worker
 from tests.admin.conftest import As
 from tests.admin.front import cells, front, stat, tile
+from tests.admin.schedules import make
 from tests.admin.site import Site, text
+from tests.admin.test_schedule_acts import UNREADABLE
 from tests.app.jobs import nothing
 from tests.engines.common import on_postgresql
 from tests.threads import Session
@@ -190,6 +192,17 @@ def test_schedules_show_when_they_fire_next_and_which_are_in_trouble(site: Site)
     )
     assert part.index("zebra") < part.index("weekly") < part.index("early")
     assert "4 in all. Paused: 1." in part
+
+
+def test_a_schedule_whose_row_cannot_be_read_is_shown_as_broken_beside_the_others(site: Site) -> None:
+    made = [make(site, name) for name in ("fine", "odd")]
+    with connections[site.alias].cursor() as cursor:
+        values = UNREADABLE[site.alias]
+        cursor.execute(f"UPDATE django_jobs_schedule SET {values} WHERE id = %s", [made[1].pk])
+    part = text(front(site).partition('id="schedules"')[2].partition("</section>")[0])
+    assert "fine tests. app. jobs. nothing ok" in part
+    assert re.search(r"odd broken Its row cannot be read: ", part)
+    assert "2 in all." in part
 
 
 @on_postgresql
