@@ -1,9 +1,10 @@
 import os
+import signal
 import time
 
 from django.db import connection
 
-from django_jobs import job
+from django_jobs import Fail, job
 
 
 @job
@@ -36,3 +37,32 @@ def leave(path: str, number: int) -> None:
         os.write(file, line)
     finally:
         os.close(file)
+
+
+# Of benchmarks.incident.
+
+
+@job(priority=50)
+def confirm(number: int, seconds: float) -> None:
+    """Confirm an order by mail: somebody waits for it."""
+    time.sleep(seconds)
+
+
+@job
+def newsletter(number: int, seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@job(queue="reports")
+def report(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@job
+def read_row(row: str) -> int:
+    """Read a row of an import. A malformed one has it take memory until the kernel ends the process, unless FIXED is set."""
+    if row.startswith("%") and "INCIDENT_FIXED" in os.environ:
+        raise Fail(f"the row is malformed: {row}")
+    if row.startswith("%"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return len(row)

@@ -11,6 +11,9 @@ class DjangoJobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_jobs import checks  # noqa: F401 (registers the checks; needs the models)
+        from django_jobs import (
+            bulk,  # noqa: F401 (registers the job that carries out acts upon many; needs the models)
+            checks,  # noqa: F401 (registers the checks; as above)
+        )
 
         autodiscover_modules("jobs")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_jobs import redact
@@ -25,22 +26,46 @@ def explain(job: JobRecord) -> str:
     found: Any = find(alias, job.pk, clock=Now(), clock_text=ClockText())
     if found is None:
         return f"Job {job.pk} is gone: it was deleted."
-    return sentence(found)
+    is_open = found.status in (Job.Status.READY, Job.Status.RUNNING)
+    return sentence(found, Around.read(alias) if is_open else Around())
 
 
-def sentence(row: Any) -> str:
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The pauses in force, queues first, and the workers there are, the silent ones included."""
+
+    pauses: Sequence[Pause] = ()
+    workers: Sequence[Worker] = ()
+
+    @classmethod
+    def read(cls, alias: str) -> Around:
+        in_force = Pause.objects.using(alias).in_force().order_by("kind", "name")
+        return cls(list(in_force), list(Worker.objects.using(alias).defer("stacks").order_by("-heartbeat_at")))
+
+    def pauses_of(self, job: JobRecord) -> list[Pause]:
+        names = {Pause.Kind.QUEUE: job.queue, Pause.Kind.TYPE: job.type}
+        return [row for row in self.pauses if names.get(Pause.Kind(row.kind)) == row.name]
+
+    def holder_of(self, job: Any) -> Worker | None:
+        held_by = (job.locked_by or "").partition(":")[0]
+        return next((worker for worker in self.workers if worker.pk == held_by), None)
+
+    def live(self, now: datetime) -> list[Worker]:
+        return [worker for worker in self.workers if worker.heartbeat_at > now - timedelta(seconds=conf().lease)]
+
+
+def sentence(row: Any, around: Around) -> str:
     """Say so of a row as it was just read, with the database's `clock` and, as `ClockText` has it, `clock_text`."""
     now: datetime = row.clock
-    alias = row._state.db
     found = _masked(row)
     if isinstance(found, ArchivedJob):
         again = "" if found.requeued_as is None else f", and requeued as job {found.requeued_as}"
         return f"{_end(found, now).rstrip('.')}; archived {_age(found.archived_at, now)} ago{again}."
     match found.status:
         case Job.Status.READY:
-            return _ready(found, now, alias)
+            return _ready(found, now, around)
         case Job.Status.RUNNING:
-            return _running(found, now, alias)
+            return _running(found, now, around.holder_of(found))
     return _end(found, now)
 
 
@@ -66,8 +91,8 @@ def live_workers(alias: str) -> Any:
     return Worker.objects.using(alias).filter(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
 
 
-def _ready(job: Any, now: datetime, alias: str) -> str:
-    paused = [_pause(row, now) for row in _pauses_of(job, alias)]
+def _ready(job: Any, now: datetime, around: Around) -> str:
+    paused = [_pause(row, now) for row in around.pauses_of(job)]
     if job.run_at > now:
         held = f"; but {' and '.join(paused)}" if paused else ""
         alone = "; it is to be run alone" if job.suspect else ""
@@ -79,20 +104,15 @@ def _ready(job: Any, now: datetime, alias: str) -> str:
         return f"{due}, but the time by which it had to start passed {late} ago: it is about to be cancelled."
     if paused:
         return f"{due}, but {' and '.join(paused)}{_expiry(job, now)}."
-    live = list(live_workers(alias))
-    held_up = unserved(job, live, _after_what(job)) if live else f", {_nobody(alias, now)}"
+    live = around.live(now)
+    held_up = unserved(job, live, _after_what(job)) if live else f", {_nobody(around, now)}"
     return f"{due}{held_up}{_expiry(job, now)}."
 
 
-def _nobody(alias: str, now: datetime) -> str:
-    last = Worker.objects.using(alias).order_by("-heartbeat_at").first()
+def _nobody(around: Around, now: datetime) -> str:
+    last = next(iter(around.workers), None)
     silent = "" if last is None else f" ({last} is silent for {_age(last.heartbeat_at, now)})"
     return f"but no worker is running{silent}: start `manage.py runworkers`"
-
-
-def _pauses_of(job: Job, alias: str) -> Any:
-    of_it = Q(kind=Pause.Kind.QUEUE, name=job.queue) | Q(kind=Pause.Kind.TYPE, name=job.type)
-    return Pause.objects.using(alias).in_force().filter(of_it).order_by("kind")
 
 
 def _pause(row: Pause, now: datetime) -> str:
@@ -148,10 +168,8 @@ def _line_age(job: Any, line: dict[str, Any]) -> str:
         return "some time"
 
 
-def _running(job: Any, now: datetime, alias: str) -> str:
-    assert job.locked_by is not None
+def _running(job: Any, now: datetime, worker: Worker | None) -> str:
     assert job.locked_until is not None
-    worker = Worker.objects.using(alias).filter(pk=job.locked_by.partition(":")[0]).first()
     where = f"on {worker}" if worker else "in a worker process that is gone or has not said it is there"
     alone = "alone, as a suspect, " if job.suspect else ""
     sentence = f"Runs {alone}for {_age(job.last_started_at, now)} {where} (run {job.token}){_asked_to_stop(job)}"

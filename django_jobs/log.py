@@ -35,7 +35,8 @@ def when_committed(alias: str, line: Callable[..., None], *values: object) -> No
 
 
 def _job(claimed: Claimed) -> dict[str, object]:
-    return {"job_id": claimed.id, "job_type": claimed.type, "run": claimed.token, "attempt": claimed.attempts + 1}
+    said = {"job_id": claimed.id, "job_type": claimed.type, "queue": claimed.queue}
+    return {**said, "run": claimed.token, "attempt": claimed.attempts + 1}
 
 
 def started(engine: str, alias: str, queues: str, processes: int, threads: int, types: int, lease: float) -> None:
@@ -172,23 +173,20 @@ def atomic_is_long(claimed: Claimed, seconds: float, cost: str) -> None:
         )  # fmt: skip
 
 
-def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: float | None) -> None:
+def job_settled(claimed: Claimed, status: str, cause: str, error: str, delay: float | None,
+    exception: BaseException | None = None,
+) -> None:  # fmt: skip
     if status == "ready":
         when = "" if delay is None else f", again in {delay:.1f} s at the earliest"
         say(logging.INFO, "Job %d %s %s%s: %s", claimed.id, claimed.type, cause, when, error, extra=_job(claimed))
     elif status == "cancelled":
         say(logging.INFO, "Job %d %s cancelled: %s", claimed.id, claimed.type, error, extra=_job(claimed))
     else:
-        say(
-            logging.ERROR,
-            "Job %d %s is %s%s: %s",
-            claimed.id,
-            claimed.type,
-            status,
-            "" if cause == status else f" ({cause})",
-            error,
-            extra=_job(claimed),
-        )
+        # With what was raised, which is not said with retries: what reports errors hears of a job's last one.
+        why = "" if cause == status else f" ({cause})"
+        say(logging.ERROR, "Job %d %s is %s%s: %s", claimed.id, claimed.type, status, why, error,
+            exc_info=exception, extra=_job(claimed),
+        )  # fmt: skip
 
 
 def job_unstorable(run: Run, error: BaseException) -> None:

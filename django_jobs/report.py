@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections import Counter
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, DateTimeField, Exists, Min, OuterRef, Q
+from django.db.models import Count, DateTimeField, Exists, F, Min, OuterRef, Q, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_jobs import redact
 from django_jobs.engines import engine, jobs_alias
+from django_jobs.engines.depths import QueueDepth, depths
+from django_jobs.engines.parked import parked
 from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.explain import live_workers
-from django_jobs.models import ArchivedJob, Effect, Job, Pause, Schedule, Worker, find
-from django_jobs.models.clock import Clock
+from django_jobs.models import ArchivedJob, Effect, Job, Pause, Schedule, Stat, Worker, find
+from django_jobs.models.clock import Clock, database_now, for_row
 from django_jobs.queue.operate import FINISHED
+from django_jobs.queue.sought import Sought
 from django_jobs.schedules.status import OVERDUE
 
 UNSUCCESSFUL = (Job.Status.FAILED, Job.Status.DEAD, Job.Status.CANCELLED)
 # Finished rows may be millions: beyond this they are not counted but said to be more.
 COUNT_LIMIT = 100_000
+# Nor is what waits or runs, of each lane; what is parked of each type and queue.
+DEPTH_LIMIT = 10_000
+# Over which what ended a minute is told.
+RATE_MINUTES = timedelta(minutes=5)
 # Effects of a job that are named; the others are counted.
 MOST_NAMED = 5
 # Within which the database must let us in and try a write.
@@ -33,18 +41,19 @@ def status() -> dict[str, Any]:
     return {
         "database": f"{engine(alias).describe()} ({alias})",
         "cannot_be_written": engine(alias).why_not_writable(TRIAL_SECONDS),
-        "queues": _queues(alias),
+        "queues": queues(alias),
         "finished": {state.value: _capped(alias, state) for state in FINISHED},
         "count_limit": COUNT_LIMIT,
-        "workers": _workers(alias),
+        "depth_limit": DEPTH_LIMIT,
+        "workers": workers(alias),
         "pauses": pauses(),
-        "unknown_types": _unknown_types(alias),
-        "schedules": _schedules(alias),
-        "may_have_happened": _may_have_happened(alias),
+        "unknown_types": unknown_types(alias),
+        "schedules": schedule_counts(alias),
+        "may_have_happened": may_have_happened(alias),
     }
 
 
-def _schedules(alias: str) -> dict[str, int]:
+def schedule_counts(alias: str) -> dict[str, int]:
     """Count schedules by what a person should know of them; of those that are enabled."""
     schedules = Schedule.objects.using(alias)
     on = schedules.filter(enabled=True)
@@ -58,7 +67,7 @@ def _schedules(alias: str) -> dict[str, int]:
     }
 
 
-def _may_have_happened(alias: str) -> dict[str, Any]:
+def may_have_happened(alias: str) -> dict[str, Any]:
     """Count the effects outside the database of which no answer was seen and that nobody has under way."""
     found = Effect.objects.using(alias).may_have_happened().order_by("-asked_at")[:COUNT_LIMIT]
     oldest = found.aggregate(number=Count("id"), oldest=Min("asked_at"), clock=Min(Now(), output_field=DateTimeField()))
@@ -83,40 +92,49 @@ def pauses() -> list[dict[str, Any]]:
     ]
 
 
-def _queues(alias: str) -> list[dict[str, Any]]:
-    """Count what waits and runs, each part by the partial index that holds it."""
-    jobs = Job.objects.using(alias)
-    due, later = Q(run_at__lte=Clock()), Q(run_at__gt=Clock())
-    found: dict[str, dict[str, Any]] = {}
-    parts = [
-        jobs.ready().filter(parked__isnull=True).values("queue").annotate(
-            due=Count("id", filter=due),
-            oldest=Min("run_at", filter=due),
-            clock=Min(Now(), output_field=DateTimeField()),
-            later=Count("id", filter=later),
-            retries=Count("id", filter=Q(attempts__gt=0)),
-        ),
-        jobs.parked().values("queue").annotate(
-            n_parked=Count("id"), suspects=Count("id", filter=Q(parked=Job.Parked.SUSPECT))
-        ),
-        jobs.running().values("queue").annotate(running=Count("id")),
-    ]  # fmt: skip
-    for part in parts:
-        for row in part.order_by():
-            found.setdefault(row["queue"], {}).update(row)
+def queues(alias: str) -> list[dict[str, Any]]:
+    """Count what waits and runs, each number no further than DEPTH_LIMIT; with what ended a minute lately."""
+    rates = _rates(alias)
+    retries = _retries(alias)
+    found = {found.queue: found for found in depths(engine(alias), DEPTH_LIMIT).queues}
+    for name in rates:
+        found.setdefault(name, QueueDepth(name))
     return [
         {
-            "queue": queue,
-            "due": row.get("due", 0),
-            "oldest_due_seconds": _seconds(row.get("oldest"), row.get("clock")),
-            "later": row.get("later", 0),
-            "retries": row.get("retries", 0),
-            "parked": row.get("n_parked", 0),
-            "suspects": row.get("suspects", 0),
-            "running": row.get("running", 0),
+            "queue": queue.queue,
+            "due": queue.due,
+            "oldest_due_seconds": None if queue.oldest is None else round(queue.oldest, 3),
+            "later": queue.later,
+            "retries": retries.get(queue.queue, 0),
+            "parked": queue.parked + queue.suspects,
+            "suspects": queue.suspects,
+            "running": queue.running,
+            "capped": queue.is_capped,
+            **rates.get(queue.queue, {"done_a_minute": 0.0, "failed_a_minute": 0.0}),
         }
-        for queue, row in sorted(found.items())
+        for _name, queue in sorted(found.items())
     ]
+
+
+def _retries(alias: str) -> dict[str, int]:
+    """Count by queue what waits for another attempt, no further than DEPTH_LIMIT in all."""
+    found = Job.objects.using(alias).retries().filter(parked__isnull=True).order_by().values("queue")[:DEPTH_LIMIT]
+    return dict(Counter(row["queue"] for row in found))
+
+
+def _rates(alias: str) -> dict[str, dict[str, float]]:
+    """Return by queue what was done, and what failed for good, a minute in the last whole minutes."""
+    until = database_now(alias).replace(second=0, microsecond=0)
+    minutes = {"minute__gte": for_row(until - RATE_MINUTES, alias), "minute__lt": for_row(until, alias)}
+    rows = Stat.objects.using(alias).filter(**minutes).values("queue").order_by("queue")
+    number = RATE_MINUTES / timedelta(minutes=1)
+    return {
+        row["queue"]: {
+            "done_a_minute": round(row["finished"] / number, 1),
+            "failed_a_minute": round(row["ended"] / number, 1),
+        }
+        for row in rows.annotate(finished=Sum("done"), ended=Sum(F("failed") + F("dead")))
+    }
 
 
 def _seconds(since: datetime | None, now: datetime | None) -> float | None:
@@ -127,7 +145,7 @@ def _capped(alias: str, state: Job.Status) -> int:
     return int(Job.objects.using(alias).filter(status=state).order_by()[:COUNT_LIMIT].count())
 
 
-def _workers(alias: str) -> list[dict[str, Any]]:
+def workers(alias: str) -> list[dict[str, Any]]:
     live = live_workers(alias).filter(pk=OuterRef("pk"))
     rows = Worker.objects.using(alias).annotate(clock=Now(), live=Exists(live)).order_by("host", "pid")
     return [
@@ -139,35 +157,31 @@ def _workers(alias: str) -> list[dict[str, Any]]:
             "types": len(worker.types),
             "threads": worker.threads,
             "live": worker.live,
+            "asked": worker.asked,
             "listens": worker.listens,
             "heartbeat_seconds": _seconds(worker.heartbeat_at, worker.clock),
+            "age_seconds": _seconds(worker.started_at, worker.clock),
         }
         for worker in rows
     ]
 
 
-def _unknown_types(alias: str) -> list[dict[str, Any]]:
+def unknown_types(alias: str) -> list[dict[str, Any]]:
     """Return the types of which jobs are parked, by no pause in force, and that no live worker of their queue knows."""
     live = list(live_workers(alias))
-    paused = Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.TYPE, name=OuterRef("type"))
+    paused = set(Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.TYPE).values_list("name", flat=True))
+    found = [(row.type, row.queue, row.jobs, row.waiting) for row in parked(engine(alias), DEPTH_LIMIT)]
     # A suspect was known to whoever ran it: that no worker runs at all is said elsewhere.
-    reasons = [Job.Parked.TYPE, Job.Parked.PAUSE, *([Job.Parked.SUSPECT] if live else [])]
-    rows = (
-        Job.objects.using(alias)
-        .filter(~Exists(paused), parked__in=reasons)
-        .values("type", "queue")
-        .annotate(jobs=Count("id"), oldest=Min("run_at"), clock=Min(Now(), output_field=DateTimeField()))
-        .order_by("type", "queue")
-    )
+    if live:
+        found += [(row.type, row.queue, row.jobs, row.waiting) for row in parked(engine(alias), DEPTH_LIMIT, True)]
+    kinds: dict[tuple[str, str], tuple[int, float]] = {}
+    for name, queue, number, waiting in found:
+        before = kinds.get((name, queue), (0, waiting))
+        kinds[name, queue] = before[0] + number, max(before[1], waiting)
     return [
-        {
-            "type": row["type"],
-            "queue": row["queue"],
-            "jobs": row["jobs"],
-            "waiting_seconds": _seconds(row["oldest"], row["clock"]),
-        }
-        for row in rows
-        if not any(_takes(worker, row["type"], row["queue"]) for worker in live)
+        {"type": name, "queue": queue, "jobs": number, "waiting_seconds": round(waiting, 3)}
+        for (name, queue), (number, waiting) in sorted(kinds.items())
+        if name not in paused and not any(_takes(worker, name, queue) for worker in live)
     ]
 
 
@@ -175,19 +189,12 @@ def _takes(worker: Worker, job_type: str, queue: str) -> bool:
     return job_type in worker.types and (worker.queues is None or queue in worker.queues)
 
 
-def jobs(
-    *, status: str | None = None, queue: str | None = None, type_name: str | None = None, limit: int = 20
-) -> list[dict[str, Any]]:
+def jobs(sought: Sought, *, status: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
     """Return the newest jobs that match, newest first; of those that ended without success, the last ended first."""
     # In the order that an index has: among millions that are done, the few dead ones would be long looked for.
     order = ["-finished_at", "-id"] if status in UNSUCCESSFUL else ["-id"]
-    found = Job.objects.using(jobs_alias()).order_by(*order)
-    if status:
-        found = found.filter(status=status)
-    if queue:
-        found = found.filter(queue=queue)
-    if type_name:
-        found = found.filter(type=type_name)
+    table = Job.objects.using(jobs_alias()).order_by(*order)
+    found = sought.rows(table.filter(status=status) if status else table)
     return [_short(job) for job in found[:limit]]
 
 

@@ -25,7 +25,7 @@ def unserved(job: Any, live: Sequence[Worker], before: str) -> str:
     if not knowing:
         return f", but no live worker that serves the queue {job.queue!r} knows the type {job.type!r}"
     # A worker that a person asked to be quiet, or to stop, claims nothing more.
-    claiming = [worker for worker in knowing if not getattr(worker, "asked", "")]
+    claiming = [worker for worker in knowing if not worker.asked]
     if not claiming:
         return (
             f", but {_workers(len(knowing), 'was', 'were')} asked to claim nothing more: resume one, or start another"

@@ -129,6 +129,43 @@ def test_show_prints_the_whole_story_and_the_sentence_of_explain(engine: Engine)
     assert "(42)" in text
 
 
+def test_list_is_narrowed_by_what_is_in_a_job(engine: Engine) -> None:
+    wanted = nothing.using(priority=7).enqueue(5).pk
+    nothing.enqueue(6)
+    changed = (
+        "UPDATE django_jobs_job SET last_error = 'OSError: disk', schedule = 'nightly', meta = '{\"tags\": [\"eu\"]}'"
+    )
+    sql(engine, f"{changed} WHERE id = %s", wanted)
+    for options in (
+        ["--priority", "7"],
+        ["--schedule", "nightly"],
+        ["--tag", "eu"],
+        ["--error", "oserror"],
+        ["--argument", "args.0=5"],
+        ["--argument", "args.0=5", "--since", "1h"],
+    ):
+        assert [row["id"] for row in as_json("list", *options)] == [wanted], options
+    assert as_json("list", "--until", "1h") == []
+    assert len(as_json("list", "--since", "2020-01-01T00:00")) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--priority", "abc"], "--priority is 'abc'; give a whole number from -100 to 100."),
+        (["--argument", "order_id=42"], "--argument: The way to an argument is 'order_id'"),
+        (["--argument", "args.0"], "--argument is 'args.0'; give args.0=5"),
+        (["--since", "soon"], "--since is 'soon'; give a time as"),
+        (["--until", "9999-12-31"], "--until is '9999-12-31'; give a time as"),
+        (["--tag", "a\x00b"], "--tag"),
+    ],
+)
+def test_list_refuses_what_it_cannot_look_for(engine: Engine, options: list[str], says: str) -> None:
+    with pytest.raises(CommandError, match=re.escape(says)) as refused:
+        jobs("list", *options)
+    assert refused.value.returncode == 2
+
+
 def test_list_says_when_its_limit_cut_it_and_what_the_last_end_said(engine: Engine) -> None:
     made = enqueue(3)
     made[2].cancel(why="not wanted\n" + "x" * 100)

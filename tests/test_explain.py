@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from django_jobs import pause, resume
+from django_jobs import pause, resume, waiting
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, ClaimOrder, Done, Run, Settlement
 from django_jobs.models import Job, Pause, Worker
+from django_jobs.queue.edit import edit
 from django_jobs.queue.history import entry
 from tests.app.jobs import nothing
 
@@ -75,6 +76,95 @@ def test_a_job_that_others_are_ahead_of_says_how_many(engine: Engine) -> None:
     nothing.using(priority=5).enqueue()
     nothing.using(queue="other", priority=5).enqueue()
     assert "1 due jobs are before it in its queue, 1 live workers serve it" in nothing.enqueue().explain()
+
+
+def run(engine: Engine, number: int, holder: str = "w:1") -> None:
+    """Have so many jobs run somewhere."""
+    values = {"type": TYPE, "payload": {"args": [], "kwargs": {}}, "status": "running", "token": 1}
+    lease = {"locked_by": holder, "locked_until": Now() + timedelta(minutes=1), "last_started_at": Now()}
+    Job.objects.using(engine.alias).bulk_create([Job(**values, **lease) for _ in range(number)])
+
+
+def test_a_job_for_which_no_thread_is_free_says_so_and_how_many_are_ahead(engine: Engine) -> None:
+    worker(engine, threads=2)
+    worker(engine, id="v", pid=8, threads=1)
+    nothing.using(priority=5).enqueue()
+    job = nothing.enqueue()
+    run(engine, 2)
+    assert "1 due jobs are before it in its queue, 2 live workers serve it" in job.explain()
+    run(engine, 1, "v:7")
+    busy = "all 3 threads of the 2 live workers that serve it are busy, and 1 due jobs are before it in its queue"
+    assert in_whole_seconds(job) == f"Due for 0 s; {busy}."
+
+
+def test_threads_of_workers_that_do_not_serve_the_job_are_not_counted(engine: Engine) -> None:
+    worker(engine, threads=1)
+    worker(engine, id="v", pid=8, queues=["mail"])
+    worker(engine, id="u", pid=9, types=["other"])
+    job = nothing.enqueue()
+    run(engine, 3, "v:1")
+    run(engine, 3, "u:1")
+    run(engine, 3, "ww:1")
+    assert "busy" not in job.explain()
+    run(engine, 1)
+    assert "the one thread of the live worker that serves it is busy, and 0 due jobs" in job.explain()
+
+
+def test_of_very_many_that_are_ahead_it_says_so_many_or_more(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "AHEAD_LIMIT", 3)
+    worker(engine, threads=1)
+    nothing.using(priority=5).enqueue_many([nothing.call() for _ in range(5)])
+    run(engine, 1)
+    assert "busy, and 3 or more due jobs are before it" in nothing.enqueue().explain()
+
+
+def test_workers_that_were_asked_to_claim_nothing_more_do_not_serve(engine: Engine) -> None:
+    worker(engine)
+    job = nothing.enqueue()
+    Worker.objects.using(engine.alias).update(asked="quiet")
+    assert "but the live worker that serves it was asked to claim nothing more" in job.explain()
+    worker(engine, id="v", pid=8, asked="stop")
+    assert "but all 2 live workers that serve it were asked to claim nothing more" in job.explain()
+    Worker.objects.using(engine.alias).filter(pk="v").update(asked="")
+    assert "1 live workers serve it" in job.explain()
+
+
+def test_without_a_live_worker_it_says_since_when_the_last_is_silent(engine: Engine) -> None:
+    worker(engine, heartbeat_at=Now() - timedelta(minutes=5))
+    worker(engine, id="v", pid=8, heartbeat_at=Now() - timedelta(hours=5))
+    said = "but no worker is running (host:7 is silent for 5 min): start `manage.py runworkers`."
+    assert nothing.enqueue().explain().endswith(said)
+
+
+def test_an_edit_hides_no_reason_why_a_retry_waits(engine: Engine) -> None:
+    job = nothing.enqueue()
+    settle(engine, job, "ready", "attempt", "ValueError: no", delay=600)
+    edit(job.pk, priority=3)
+    assert job.explain() == "Attempt 2 of 8 is due in 10 min; the last run ended as 'raised': ValueError: no."
+
+
+@pytest.mark.parametrize("status", ["ready", "running", "dead", "failed", "cancelled"])
+def test_no_secret_of_a_job_is_said(engine: Engine, status: str) -> None:
+    line = {"run": 1, "cause": "raised", "error": "hunter2 refused", "worker": "h:1", "seconds": 1, "at": "x"}
+    ends = {
+        "running": {"locked_by": "w:1", "locked_until": Now()},
+        "ready": {"run_at": Now() + timedelta(hours=1)},
+    }.get(status, {"finished_at": Now()})
+    job = Job.objects.using(engine.alias).create(
+        type=TYPE,
+        payload={"args": [], "kwargs": {"password": "hunter2"}},
+        status=status,
+        token=1,
+        history=[line],
+        last_error="ValueError: hunter2 refused, token=abc",
+        cancel_reason="by ada: hunter2 leaked" if status in ("running", "cancelled") else None,
+        **ends,  # type: ignore[arg-type]
+    )
+    said = job.explain()
+    assert "•••" in said
+    assert "hunter2" not in said
+    assert "abc" not in said
+    assert job.refresh().history == [line]
 
 
 def test_a_future_job_says_when_it_is_due(engine: Engine) -> None:

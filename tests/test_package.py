@@ -32,7 +32,7 @@ PACKAGE = ROOT / "django_jobs"
 
 # A line may import from the lines above it and, where it is a package, from itself.
 LAYERS = [
-    ["exceptions"],
+    ["exceptions", "signals"],
     ["cron", "zones", "durations"],
     ["slots"],
     ["outcomes", "backoff", "payload", "shapes", "redacted_text"],
@@ -41,18 +41,21 @@ LAYERS = [
     ["registry", "options"],
     ["calls", "redact"],
     ["engines"],
-    ["log"],
+    ["log", "tracing"],
     ["notify"],
     ["pauses"],
     ["waiting"],
-    ["queue", "explain"],
+    ["queue", "explain", "alerts"],
     ["schedules", "effects", "processes"],
     ["decorators"],
-    ["scheduled"],
+    ["scheduled", "bulk"],
     ["workers"],
     ["report", "report_schedules", "measures", "checks"],
     ["admin"],
     ["templatetags"],
+    ["monitoring"],
+    ["doctor", "views"],
+    ["urls"],
     ["management", "apps"],
 ]
 # The sentence needs settings and workers, the acts engines; the model offers them as methods.

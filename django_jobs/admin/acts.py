@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -38,6 +37,7 @@ class Asked:
     act: str
     ids: list[int]
     why: str
+    as_seen: str | None = None
 
 
 class ActsAdmin(WhyAdmin):
@@ -89,7 +89,7 @@ class ActsAdmin(WhyAdmin):
         if not self.may(request, act):
             raise PermissionDenied
         page = self.url_of("change", job_id)
-        asked = Asked(act, [job_id], why_of(request))
+        asked = Asked(act, [job_id], why_of(request), request.POST.get("as_seen"))
         if act == "cancel" and "confirmed" not in request.POST:
             return self._confirmation(request, asked, back=page)
         if request.method != "POST":
@@ -151,7 +151,7 @@ class ActsAdmin(WhyAdmin):
         by = request.user.get_username()
         with transaction.atomic(using=jobs_alias()):
             if asked.act == "requeue":
-                now = operate.requeue(job_id, why=asked.why, by=by)
+                now = operate.requeue(job_id, why=asked.why, by=by, as_seen=asked.as_seen)
                 outcome = REQUEUED
             else:
                 outcome = operate.cancel(job_id, why=asked.why, by=by)
@@ -169,16 +169,22 @@ def _recorded(outcome: str, why: str) -> str:
 
 
 def _said(outcome: str, ids: list[int]) -> str:
-    values: dict[str, Any] = {"number": len(ids), "id": ids[0]}
+    if len(ids) == 1:
+        one = {
+            REQUEUED: _("Job %(id)d was requeued."),
+            CANCELLED: _("Job %(id)d was cancelled."),
+            ASKED: _("Job %(id)d runs; its handler is told to stop within a heartbeat."),
+        }
+        return one[outcome] % {"id": ids[0]}
     match outcome:
         case "requeued":
-            text = ngettext("Job %(id)d was requeued.", "%(number)d jobs were requeued.", len(ids))
+            text = ngettext("%(number)d job was requeued.", "%(number)d jobs were requeued.", len(ids))
         case "cancelled":
-            text = ngettext("Job %(id)d was cancelled.", "%(number)d jobs were cancelled.", len(ids))
+            text = ngettext("%(number)d job was cancelled.", "%(number)d jobs were cancelled.", len(ids))
         case _:
             text = ngettext(
-                "Job %(id)d runs; its handler is told to stop within a heartbeat.",
+                "%(number)d job runs; its handler is told to stop within a heartbeat.",
                 "%(number)d jobs run; their handlers are told to stop within a heartbeat.",
                 len(ids),
             )
-    return text % values
+    return text % {"number": len(ids)}

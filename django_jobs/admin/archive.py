@@ -5,43 +5,20 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin.filters import NEWEST, QueueFilter, TypeFilter
+from django_jobs.admin import filters
 from django_jobs.admin.jobs import JobAdmin
 from django_jobs.admin.listing import JobChangeList, numbered
-from django_jobs.models import ArchivedJob, Job
-
-DEAD_LETTERS = "dead-letters"
-
-
-class EndFilter(admin.SimpleListFilter):
-    title = gettext_lazy("state")
-    parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [
-            ("done", gettext_lazy("done")),
-            (DEAD_LETTERS, gettext_lazy("dead letters (dead or failed)")),
-            ("cancelled", gettext_lazy("cancelled")),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[ArchivedJob]) -> QuerySet[ArchivedJob]:
-        match self.value():
-            case None | "":
-                return queryset
-            case "dead-letters":
-                return queryset.filter(status__in=Job.DEAD_LETTERS)
-            case status:
-                return queryset.filter(status=status) if status in Job.Status.values else queryset.none()
+from django_jobs.models import ArchivedJob
 
 
 class ArchiveChangeList(JobChangeList):
     """The list of archived jobs, of which no index tells more than the id."""
 
-    def reads_rows(self) -> bool:
-        return any(self.params.get(name) for name in ("state", "queue", "type")) and not self.query
+    archived = True
 
 
 @admin.register(ArchivedJob)
@@ -50,15 +27,27 @@ class ArchivedJobAdmin(JobAdmin):
 
     acts = ("requeue",)
     actions = list(acts)
-    list_filter = (EndFilter, QueueFilter, TypeFilter)
-    search_help_text = gettext_lazy("The id of a job.")
+    list_filter = (
+        filters.EndFilter,
+        filters.TimeFilter,
+        filters.QueueFilter,
+        filters.TypeFilter,
+        filters.FreeFilter,
+        filters.PriorityFilter,
+        filters.ScheduleFilter,
+    )
+    search_help_text = gettext_lazy(
+        "The id of a job; a key or its beginning as key:order:17; an argument as args.0=5 or kwargs.customer.id=7; a tag as "
+        "tag:billing. All else is looked for in the last errors."
+    )
     change_list_template = "admin/django_jobs/job/change_list.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        lists = {f"django_jobs_archivedjob_{name}" for name in ("retries", "dead_letters")}
+        return [found for found in super().get_urls() if found.name not in lists]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[JobChangeList]:
         return ArchiveChangeList
-
-    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return NEWEST
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

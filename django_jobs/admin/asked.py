@@ -13,10 +13,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs import durations
+from django_jobs import durations, redact
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
-from django_jobs.models import ArchivedJob, Job
+from django_jobs.models import Job
 from django_jobs.models.clock import database_now
 from django_jobs.queue.sought import STATES, Sought, numbered, steps
 
@@ -39,14 +39,16 @@ _WAY = re.compile(r"(?:args|kwargs)(?:[.\[][^=\s]*)?=")
 # In an address, a `+` that was not escaped is read as a space.
 _LOST_PLUS = re.compile(r":\d\d(?:\.\d+)? \d\d:?\d\d$")
 LONGEST = 1000
+LONGEST_AGO = 10 * 365 * 86400
 PRIORITY_LIMIT = 100
 
 
-def sought_of(query: Mapping[str, str], *, archived: bool = False) -> Sought:
-    """Return which jobs an address asks for; `archived`: of those in the archive.
+def sought_of(query: Mapping[str, str], *, archived: bool = False, now: datetime | None = None) -> Sought:
+    """Return which jobs an address asks for; `archived`: of those in the archive. `now`: by the database's clock, if known.
 
-    A search (`q`) that is no `tag:` and no way to an argument is a key if a job has such a key or id, else a part of an
-    error. Raises InvalidJob, in the words of the page, where a value is none of its kind.
+    A search (`q`) is told by its form: `tag:` and `key:`, the way to an argument, a number as an id or a key. Any other is a
+    key if a job has one that begins so, else a part of an error. Raises InvalidJob, in the words of the page, where a value
+    is none of its kind.
     """
     given = {name: text.strip() for name in NAMES if (text := query.get(name) or "").strip()}
     for name, text in given.items():
@@ -60,7 +62,7 @@ def sought_of(query: Mapping[str, str], *, archived: bool = False) -> Sought:
         found["priority"] = _priority(given["priority"])
     if "argument" in given:
         found["argument"] = _argument(given["argument"])
-    return Sought(**found, **_times(given))
+    return Sought(**(found | _times(given, now)))
 
 
 def query_of(sought: Sought) -> dict[str, str]:
@@ -130,6 +132,10 @@ def _argument(text: str) -> tuple[str, str]:
             )
             % {"value": shown(text)}
         )
+    if any(redact.hides(step) for step in steps(path.strip())):
+        raise InvalidJob(
+            _("argument is %(value)s; what the setting REDACT hides is not looked for.") % {"value": shown(path)}
+        )
     return path.strip(), value.strip()
 
 
@@ -138,32 +144,33 @@ def _searched(term: str, archived: bool) -> dict[str, Any]:
         return {}
     if term.startswith("tag:") and term[4:].strip():
         return {"tag": term[4:].strip()}
+    if term.startswith("key:") and term[4:].strip():
+        return {"key": term[4:].strip()}
     if _WAY.match(term):
         return {"argument": _argument(term)}
-    return {"key" if _is_key(term, archived) else "error": term}
+    return {"key" if numbered(term) or (not archived and _is_key(term)) else "error": term}
 
 
-def _is_key(term: str, archived: bool) -> bool:
-    """Tell whether a job has this id, or a key that begins so. Of archived keys there is no index."""
-    table = (ArchivedJob if archived else Job)._default_manager.using(jobs_alias())
-    if table.filter(pk__in=numbered(term)).exists():
-        return True
-    return not archived and table.filter(idempotency_key__startswith=term).exists()
+def _is_key(term: str) -> bool:
+    """Tell whether a job has a key that begins so. Of archived ones there is no index."""
+    return bool(Job.objects.using(jobs_alias()).filter(idempotency_key__startswith=term).exists())
 
 
-def _times(given: Mapping[str, str]) -> dict[str, datetime]:
-    found = {name: _moment(name, given[name]) for name in ("since", "until") if name in given}
-    if "span" in given and "since" not in found:
+def _times(given: Mapping[str, str], now: datetime | None) -> dict[str, datetime]:
+    if not given.keys() & {"since", "until", "span"}:
+        return {}
+    now = now or database_now(jobs_alias())
+    found = {name: _moment(name, given[name], now) for name in ("since", "until") if name in given}
+    if "span" in given:
         span = _one_of("span", given["span"], tuple(SPANS))
-        found["since"] = _midnight() if span == "today" else database_now(jobs_alias()) - _LENGTHS[span]
+        found.setdefault("since", _midnight(now) if span == "today" else now - _LENGTHS[span])
     return found
 
 
-def _moment(name: str, text: str) -> datetime:
-    """Return the time that a text says, or that is so long ago by the database's clock."""
+def _moment(name: str, text: str, now: datetime) -> datetime:
+    """Return the time that a text says, or that is so long ago."""
     if (seconds := durations.seconds(text)) is not None and text[-1].isalpha():
-        ago = timedelta(seconds=min(seconds, 10 * 365 * 86400))
-        return database_now(jobs_alias()) - ago
+        return now - timedelta(seconds=min(seconds, LONGEST_AGO))
     try:
         found = datetime.fromisoformat(text.replace(" ", "+") if _LOST_PLUS.search(text) else text)
     except ValueError:
@@ -177,7 +184,6 @@ def _moment(name: str, text: str) -> datetime:
     return (found if timezone.is_aware(found) else timezone.make_aware(found)).astimezone(UTC)
 
 
-def _midnight() -> datetime:
+def _midnight(now: datetime) -> datetime:
     zone = timezone.get_current_timezone() if settings.USE_TZ else timezone.get_default_timezone()
-    now = database_now(jobs_alias()).astimezone(zone)
-    return now.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
+    return now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)

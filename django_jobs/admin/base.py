@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin import ShowFacets
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern
 
 from django_jobs.admin.listing import CappedPaginator
 from django_jobs.engines import jobs_alias
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
 else:
     _Admin = admin.ModelAdmin
+
+SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class QueueAdmin(_Admin):
@@ -31,6 +37,14 @@ class QueueAdmin(_Admin):
         css = {"all": ["django_jobs/admin.css"]}
         js = ["django_jobs/admin.js"]
 
+    @property
+    def urls(self) -> list[URLPattern]:
+        """All that `get_urls` has, for each of which a POST of who may only look is refused, whatever it would do."""
+        return [
+            URLPattern(found.pattern, _refusing_viewers(found.callback), found.default_args, found.name)
+            for found in self.get_urls()
+        ]
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         model: type[Model] = self.model
         found: QuerySet[Any] = model._default_manager.using(jobs_alias()).annotate(clock=Now())
@@ -44,3 +58,20 @@ class QueueAdmin(_Admin):
 
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
+
+
+def _refusing_viewers(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        # Who has not logged in is sent to do so.
+        if request.method not in SAFE and request.user.is_authenticated and not _may_act(request.user):
+            raise PermissionDenied
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def _may_act(user: Any) -> bool:
+    """Tell whether there is anything of ours that somebody may do."""
+    ours = (found for found in user.get_all_permissions() if found.startswith("django_jobs."))
+    return not all(found.startswith("django_jobs.view_") for found in ours)

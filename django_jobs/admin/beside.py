@@ -18,14 +18,16 @@ from django_jobs.models import Job, Pause
 
 # Of the stored text, which names its parts: about 60 of the call are shown, and an error may say a secret from further on.
 PAYLOAD_READ = 5_000
+BEGINNING = Left(Cast("payload", TextField()), PAYLOAD_READ)
 
 
-def with_held(jobs: Iterable[Any]) -> list[Any]:
+def with_held(jobs: Iterable[Any], pauses: set[tuple[str, str]] | None = None) -> list[Any]:
     """Return the jobs, each with `held`: whether its queue or its type is paused now, by the database's clock.
 
-    The pauses are few and are read; the jobs behind them are not.
+    The pauses are few and are read unless they are given, as kinds and names; the jobs behind them are not.
     """
-    pauses = set(Pause.objects.using(jobs_alias()).in_force().values_list("kind", "name"))
+    if pauses is None:
+        pauses = set(Pause.objects.using(jobs_alias()).in_force().values_list("kind", "name"))
     found = list(jobs)
     for job in found:
         job.held = not pauses.isdisjoint({(Pause.Kind.QUEUE, job.queue), (Pause.Kind.TYPE, job.type)})
@@ -35,15 +37,16 @@ def with_held(jobs: Iterable[Any]) -> list[Any]:
 def with_calls(jobs: Iterable[Any]) -> list[Any]:
     """Return the jobs, each with `call`: its arguments in short. The database cuts them: each may have a MiB.
 
-    Asked for by id: a list's own query would cut those of all rows that it sorts. `secrets` are those found there, which an
-    `error_end` then shows no longer.
+    Asked for by id unless they have it as `beginning`: a list that sorts would cut those of all its rows. `secrets` are what
+    was found there, which an `error_end` then shows no longer.
     """
     found = list(jobs)
+    apart = [job.pk for job in found if not hasattr(job, "beginning")]
     model = type(found[0]) if found else Job
-    rows = model._default_manager.using(jobs_alias()).filter(pk__in=[job.pk for job in found])
-    beginnings = dict(rows.values_list("pk", Left(Cast("payload", TextField()), PAYLOAD_READ)))
+    rows = model._default_manager.using(jobs_alias()).filter(pk__in=apart)
+    beginnings = dict(rows.values_list("pk", BEGINNING)) if apart else {}
     for job in found:
-        beginning = beginnings.get(job.pk) or ""
+        beginning = beginnings.get(job.pk, getattr(job, "beginning", "")) or ""
         job.call = shown.call(redact.call_text(beginning, job.type))
         job.secrets = redact.secrets(job.type, beginning)
         if hasattr(job, "error_end"):

@@ -1,43 +1,55 @@
-"""What the list of jobs can be narrowed to. Each state is asked for so that a partial index holds its rows."""
+"""What the list of jobs can be narrowed to. The choices are known without looking through the table of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_jobs import registry
-from django_jobs.engines import jobs_alias
-from django_jobs.models import Job, JobQuerySet, Worker
-from django_jobs.models.clock import Clock
+from django_jobs.admin import asked
+from django_jobs.admin.known import known
+from django_jobs.models import Job
 
-QUEUES_SHOWN = 50
-AS_CLAIMED = ("queue", "-priority", "run_at", "id")
-NEWEST = ("-id",)
-LAST_ENDED = ("-finished_at", "-id")
-# The order of each state is that of its index, or its rows are few enough to sort.
-ORDERS = {
-    "due": AS_CLAIMED,
-    "later": AS_CLAIMED,
-    "retries": AS_CLAIMED,
-    "parked": ("type", "-priority", "run_at", "id"),
-    "dead-letters": LAST_ENDED,
-    "cancelled": LAST_ENDED,
-}
-# The many rows that no partial index holds.
-UNINDEXED = ("", "done")
+WORKERS_SHOWN = 50
 
 
-class StateFilter(admin.SimpleListFilter):
-    title = _("state")
-    parameter_name = "state"
+class _Choices(admin.SimpleListFilter):
+    """Offers choices, and the one that the address names; `asked.sought_of` finds the jobs."""
+
+    template = "admin/django_jobs/job/filter.html"
+    is_open = False
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Return the choices; the first says whether they are to be seen at once."""
+        is_open = self.is_open or self.value() is not None
+        return ({**choice, "is_open": is_open} for choice in super().choices(changelist))
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        found = list(self.offered(request))
+        chosen = self.used_parameters.get(str(self.parameter_name))
+        if chosen and chosen not in dict(found):
+            found.append((chosen, chosen))
+        return found
+
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        raise NotImplementedError
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        return queryset
+
+
+class StateFilter(_Choices):
+    title = gettext_lazy("state")
+    parameter_name = "state"
+    is_open = True
+
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         return [
             ("due", _("due, or held by a pause")),
             ("later", _("scheduled for later")),
@@ -46,85 +58,152 @@ class StateFilter(admin.SimpleListFilter):
             ("running", _("running")),
             ("done", _("done")),
             ("dead-letters", _("dead letters (dead or failed)")),
+            ("dead", _("dead")),
+            ("failed", _("failed")),
             ("cancelled", _("cancelled")),
         ]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
-        assert isinstance(queryset, JobQuerySet)
-        match self.value():
-            case "due":
-                return queryset.due()
-            case "later":
-                return queryset.ready().filter(parked__isnull=True, run_at__gt=Clock())
-            case "retries":
-                return queryset.retries().filter(parked__isnull=True)
-            case "parked":
-                return queryset.parked()
-            case "running":
-                return queryset.running()
-            case "dead-letters":
-                return queryset.dead_letters()
-            case "done" | "cancelled" as status:
-                return queryset.filter(status=status)
-            case None | "":
-                return queryset
-            case _:
-                return queryset.none()
+
+class EndFilter(StateFilter):
+    """Of archived jobs."""
+
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return [choice for choice in super().offered(request) if choice[0] in asked.ENDED]
 
 
-class _ExactFilter(admin.SimpleListFilter):
-    """Offers the values that are known without looking through the table, and the one that the address names."""
+class TimeFilter(_Choices):
+    """Ready spans, beside the free ones of `FreeFilter`."""
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        chosen = self.used_parameters.get(str(self.parameter_name))
-        return [(name, name) for name in sorted({*self.known(), *([chosen] if chosen else [])})]
+    title = gettext_lazy("time")
+    parameter_name = "span"
+    is_open = True
 
-    def known(self) -> set[str]:
-        raise NotImplementedError
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return asked.SPANS.items()
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+
+class QueueFilter(_Choices):
+    title = gettext_lazy("queue")
+    parameter_name = "queue"
+    is_open = True
+
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return [(name, name) for name in sorted(known_queues(request))]
+
+
+class TypeFilter(_Choices):
+    title = gettext_lazy("type")
+    parameter_name = "type"
+
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return [(name, name) for name in sorted(known_types(request))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Narrow other lists, which have it too. No row holds NUL, and PostgreSQL takes none in a question either."""
         value = self.value()
         if not value:
             return queryset
-        # No row holds NUL, and PostgreSQL takes none in a question either.
-        return queryset.none() if "\x00" in value else queryset.filter(**{str(self.parameter_name): value})
+        return queryset.none() if "\x00" in value else queryset.filter(type=value)
 
 
-class QueueFilter(_ExactFilter):
-    title = _("queue")
-    parameter_name = "queue"
+class PriorityFilter(_Choices):
+    title = gettext_lazy("lane (priority)")
+    parameter_name = "priority"
 
-    def known(self) -> set[str]:
-        return known_queues()
-
-
-class TypeFilter(_ExactFilter):
-    title = _("type")
-    parameter_name = "type"
-
-    def known(self) -> set[str]:
-        return known_types()
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        numbers = sorted(known_priorities(request), reverse=True)
+        return [(str(number), f"{number:+d}" if number else "0") for number in numbers]
 
 
-def known_queues() -> set[str]:
+class ParkedFilter(_Choices):
+    title = gettext_lazy("why it is parked")
+    parameter_name = "parked"
+
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return Job.Parked.choices
+
+
+class WorkerFilter(_Choices):
+    title = gettext_lazy("worker that runs it")
+    parameter_name = "worker"
+
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return known(request).workers[:WORKERS_SHOWN]
+
+
+class ScheduleFilter(_Choices):
+    title = gettext_lazy("schedule")
+    parameter_name = "schedule"
+
+    def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        return [(name, name) for name in known(request).schedules]
+
+
+class FreeFilter(admin.ListFilter):
+    """Fields for what has no list of choices."""
+
+    title = gettext_lazy("what is in it")
+    template = "admin/django_jobs/job/free_filter.html"
+    fields = (
+        ("since", gettext_lazy("since"), "2030-12-31T18:00, 12h"),
+        ("until", gettext_lazy("until"), "2030-12-31T18:00, 30m"),
+        ("error", gettext_lazy("error contains"), ""),
+        ("argument", gettext_lazy("argument"), "kwargs.order_id=42"),
+        ("tag", gettext_lazy("tag"), ""),
+    )
+    # Asked for by links alone.
+    hidden = ("key", "line")
+
+    def __init__(self, request: HttpRequest, params: dict[str, list[str]], model: Any, model_admin: Any) -> None:
+        super().__init__(request, params, model, model_admin)
+        for name in self._names():
+            if name in params:
+                self.used_parameters[name] = params.pop(name)[-1]
+
+    def expected_parameters(self) -> list[str | None]:
+        return [*self._names()]
+
+    def _names(self) -> list[str]:
+        return [*(name for name, _label, _example in self.fields), *self.hidden]
+
+    def has_output(self) -> bool:
+        return True
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        return queryset
+
+    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+        """Return one choice, which the template shows as a form."""
+        names = self._names()
+        yield {
+            "selected": bool(self.used_parameters),
+            "fields": [(name, label, self.used_parameters.get(name, ""), hint) for name, label, hint in self.fields],
+            "only_by_link": [
+                (name, self.used_parameters[name]) for name in self.hidden if name in self.used_parameters
+            ],
+            "others": [(name, value) for name, value in changelist.params.items() if name not in names],
+            "clear": changelist.get_query_string(remove=names),
+            "tags": sorted(known_tags()),
+        }
+
+
+def known_queues(request: HttpRequest | None = None) -> set[str]:
     """Return the queues of types, workers and waiting jobs."""
-    served = Worker.objects.using(jobs_alias()).values_list("queues", flat=True)
-    return {*registry.queues(), *waiting_queues(), *chain(*(queues or [] for queues in served))}
+    found = known(request)
+    return {*registry.queues(), *(queue for queue, _priority in found.lanes), *found.served}
 
 
-def known_types() -> set[str]:
+def known_types(request: HttpRequest | None = None) -> set[str]:
     """Return the types that this process or a worker knows."""
-    known = Worker.objects.using(jobs_alias()).values_list("types", flat=True)
-    return {*registry.names(), *chain(*(types or [] for types in known))}
+    return {*registry.names(), *known(request).types}
 
 
-def waiting_queues() -> Iterator[str]:
-    """Return the queues in which jobs wait, by one step through the claim's index for each."""
-    waiting = Job.objects.using(jobs_alias()).ready().filter(parked__isnull=True).order_by(*AS_CLAIMED)
-    last = ""
-    for _number in range(QUEUES_SHOWN):
-        found = waiting.filter(queue__gt=last).values_list("queue", flat=True).first()
-        if found is None:
-            return
-        yield found
-        last = found
+def known_priorities(request: HttpRequest) -> set[int]:
+    """Return the priorities of types and waiting jobs, and 0."""
+    types = [registry.find(name) for name in registry.names()]
+    return {0, *(found.priority for found in types if found), *(priority for _queue, priority in known(request).lanes)}
+
+
+def known_tags() -> set[str]:
+    """Return the tags of types."""
+    return {tag for name in registry.names() if (found := registry.find(name)) is not None for tag in found.tags}

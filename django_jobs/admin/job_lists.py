@@ -3,36 +3,70 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin import shown
+from django_jobs.admin import filters, shown
+from django_jobs.admin.asked import NAMES
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.admin.filters import NEWEST, ORDERS, QueueFilter, StateFilter, TypeFilter
-from django_jobs.admin.listing import LOOK_BACK, JobChangeList, search
+from django_jobs.admin.bounded import TooSlow, bounded_page, too_slow
+from django_jobs.admin.dead_letters import dead_letters
+from django_jobs.admin.listing import AT, JobChangeList, search
 from django_jobs.models import Job
 
-FILTERED = {StateFilter.parameter_name, QueueFilter.parameter_name, TypeFilter.parameter_name}
+
+class RetriesChangeList(JobChangeList):
+    """The list of jobs that wait for another attempt, by their due time."""
+
+    state = "retries"
 
 
 class JobLists(QueueAdmin):
-    """The list of jobs."""
+    """The list of jobs, that of retries, and dead letters by what they say."""
 
     list_display = ("number", "type_", "state", "when")
-    list_filter: ClassVar[tuple[Any, ...]] = (StateFilter, QueueFilter, TypeFilter)
-    search_fields = ("pk",)  # so that there is a field for the search, which is `search`
-    search_help_text = gettext_lazy("The id of a job, or an idempotency key or its beginning.")
+    list_filter: ClassVar[tuple[Any, ...]] = (
+        filters.StateFilter,
+        filters.TimeFilter,
+        filters.QueueFilter,
+        filters.TypeFilter,
+        filters.FreeFilter,
+        filters.PriorityFilter,
+        filters.WorkerFilter,
+        filters.ScheduleFilter,
+        filters.ParkedFilter,
+    )
+    search_fields = ("pk",)  # so that there is a field for the search, which is `asked.sought_of`
+    search_help_text = gettext_lazy(
+        "The id of a job; an idempotency key or its beginning; an argument as args.0=5 or kwargs.customer.id=7; a tag as "
+        "tag:billing. All else is looked for in the last errors, those of dead letters first."
+    )
 
-    # The list.
+    class Media:
+        css: ClassVar[dict[str, list[str]]] = {"all": ["django_jobs/lists.css"]}
+
+    def get_urls(self) -> list[URLPattern]:
+        def at(where: str, view: Any) -> URLPattern:
+            name = f"django_jobs_{self.opts.model_name}_{where.replace('-', '_')}"
+            found: URLPattern = path(f"{where}/", self.admin_site.admin_view(view), name=name)
+            return found
+
+        return [at("retries", self.retries_view), at("dead-letters", self.dead_letters_view), *super().get_urls()]
+
+    # The lists.
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[JobChangeList]:
-        return JobChangeList
+        return RetriesChangeList if _is_retries(request) else JobChangeList
 
-    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return ORDERS.get(request.GET.get("state", ""), NEWEST)
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        without = (filters.StateFilter, filters.WorkerFilter, filters.ParkedFilter) if _is_retries(request) else ()
+        return [found for found in self.list_filter if found not in without]
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
@@ -41,10 +75,35 @@ class JobLists(QueueAdmin):
         return (search(queryset, term) if term else queryset), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        return lookup in FILTERED  # others could ask for a look at every row
+        return lookup in (*NAMES, AT)  # others could ask for a look at every row
 
+    @bounded_page
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": _("Jobs"), "look_back": LOOK_BACK, **(extra_context or {})})
+        title = _("Retries") if _is_retries(request) else _("Jobs")
+        try:
+            return super().changelist_view(request, {"title": title, **(extra_context or {})})
+        except TooSlow:  # of an act that is asked for on it; nothing is done by then
+            if request.method != "POST":
+                raise
+            return too_slow(self.admin_site, request)
+
+    def retries_view(self, request: HttpRequest) -> HttpResponse:
+        return self.changelist_view(request)
+
+    @bounded_page
+    def dead_letters_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Dead letters"),
+            "opts": self.opts,
+            "media": self.media,
+            **dead_letters(request.GET, may_requeue=self.has_requeue_permission(request)),  # type: ignore[attr-defined]
+        }
+        return TemplateResponse(request, "admin/django_jobs/job/dead_letters.html", context)
+
+    # The columns.
 
     @admin.display(description="id")
     def number(self, job: Job) -> int:
@@ -88,3 +147,8 @@ class JobLists(QueueAdmin):
             shown.age(moment, job.clock),
             shown.attempts(job),
         )
+
+
+def _is_retries(request: HttpRequest) -> bool:
+    match = request.resolver_match
+    return match is not None and str(match.url_name).endswith("_retries")

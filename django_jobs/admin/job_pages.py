@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from operator import itemgetter
 from typing import Any
 
@@ -13,24 +14,33 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
-from django_jobs import registry
-from django_jobs.admin import beside, shown, zoned
-from django_jobs.admin.acts import ActsAdmin
+from django_jobs import redact, registry
+from django_jobs.admin import shown, timeline, tracebacks, zoned
+from django_jobs.admin.bounded import bounded_page
+from django_jobs.admin.job_edits import EditsAdmin
 from django_jobs.admin.listing import numbered
 from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.engines import jobs_alias
+from django_jobs.engines.causes import HISTORY_LIMIT, LOSSES
+from django_jobs.explain import Around, sentence
 from django_jobs.models import ArchivedJob, Effect, Job, Worker, find
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
+from django_jobs.queue.seen import version
 
 ARGUMENTS_APART = 50
 EFFECTS_NAMED = 5
 
 
-class JobPages(ActsAdmin):
+class JobPages(EditsAdmin):
     """The page of a job."""
 
+    class Media:
+        css = {"all": ["django_jobs/job.css"]}
+
+    @bounded_page
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -39,7 +49,11 @@ class JobPages(ActsAdmin):
             return self._not_here(request, object_id)
         if not self.has_view_permission(request, job):
             raise PermissionDenied
-        beside.with_held([job])
+        around = Around.read(job._state.db)
+        job.held = bool(around.pauses_of(job))
+        # As the lines of its history have it.
+        job.clock_text = from_row(job.clock, job._state.db).isoformat()
+        seen = redact.job(job)
         context = {
             **self.admin_site.each_context(request),
             "title": _("Job %d") % job.pk,
@@ -49,16 +63,20 @@ class JobPages(ActsAdmin):
             "media": self.media,
             "job": job,
             "state": shown.badge(job, job.clock),
-            "explanation": job.explain(),
+            "explanation": sentence(job, around),
             **self._acts_upon(request, job),
             "why_limit": WHY_LIMIT,
-            "facts": list(_facts(job)),
+            "as_seen": version(job),
+            "timeline": timeline.drawn(job, seen.history),
+            "error": tracebacks.readable(seen.last_error),
+            "ended_well": job.status == Job.Status.DONE,
+            "facts": list(_facts(job, seen, around.holder_of(job))),
             "times": _times(job),
             **_left_by(request, job),
-            "arguments": _arguments(job.payload),
-            "progress": shown.progress(job.progress),
-            "result": None if job.result is None else shown.as_json(job.result),
-            "runs": list(shown.runs(job.history, job.clock, _workers(job))),
+            "arguments": _arguments(job.type, seen.payload),
+            "progress": shown.progress(seen.progress),
+            "result": None if job.result is None else shown.as_json(seen.result),
+            "runs": list(shown.runs(seen.history, job.clock, {str(worker): worker for worker in around.workers})),
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/django_jobs/job/detail.html", context)
@@ -72,25 +90,38 @@ class JobPages(ActsAdmin):
 
     def _acts_upon(self, request: HttpRequest, job: Any) -> dict[str, str]:
         """Return the addresses of what may be done to a job, by this person and in its state."""
-        under_way = job.status in (Job.Status.READY, Job.Status.RUNNING)
-        act = "cancel" if under_way else "requeue"
-        return {f"{act}_url": self.url_of(act, job.pk)} if act in self.acts and self.may(request, act) else {}
+        found: dict[str, str] = {}
+        edits = self.may_edit(request)
+        if job.status in (Job.Status.READY, Job.Status.RUNNING):
+            if "cancel" in self.acts and self.may(request, "cancel"):
+                found["cancel_url"] = self.url_of("cancel", job.pk)
+            if edits and job.status == Job.Status.READY:
+                found["edit_url"] = self.url_of("edit", job.pk)
+                if job.run_at > job.clock:
+                    found["run_now_url"] = self.url_of("run_now", job.pk)
+        elif self.may(request, "requeue"):
+            found["requeue_url"] = self.url_of("requeue", job.pk)
+            if edits:
+                found["requeue_edited_url"] = self.url_of("edit", job.pk)
+        return found
 
 
-def _facts(job: Any) -> Iterator[tuple[str, Any]]:
+def _facts(job: Any, seen: redact.Shown, holder: Worker | None) -> Iterator[tuple[str, Any]]:
     yield _("type"), _type(job)
     yield _("queue"), format_html('<a href="{}">{}</a>', _list_of(queue=job.queue), job.queue)
     yield _("priority"), job.priority
     yield _("attempt"), shown.attempts(job)
     yield _("runs"), _("%(runs)d, %(losses)d losses in a row") % {"runs": job.token, "losses": job.losses}
+    if repeats := _repeats(job):
+        yield _("repeats"), repeats
     yield _("timeout"), _("none") if job.timeout is None else f"{job.timeout:g} s"
     if job.idempotency_key is not None:
-        key = (job.idempotency_key, job.get_key_holds_display())
-        yield _("idempotency key"), format_html('{} <span class="quiet">({})</span>', *key)
+        key = (_list_of(q=job.idempotency_key), job.idempotency_key, job.get_key_holds_display())
+        yield _("idempotency key"), format_html('<a href="{}">{}</a> <span class="quiet">({})</span>', *key)
     if job.schedule:
         yield _("schedule"), _schedule(job)
     if job.locked_by:
-        yield _("worker"), _holder(job)
+        yield _("worker"), _holder(job, holder)
     if job.parked:
         yield _("parked"), job.get_parked_display()
     if (again := getattr(job, "requeued_as", None)) is not None:
@@ -98,9 +129,20 @@ def _facts(job: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(job.meta, dict) and isinstance(before := job.meta.get("requeued_from"), int):
         yield _("requeued from"), format_html("{} {}", _("job"), shown.job_link(before))
     if job.cancel_reason is not None:
-        yield _("to be cancelled") if job.locked_by else _("cancelled"), job.cancel_reason
+        yield _("to be cancelled") if job.locked_by else _("cancelled"), seen.cancel_reason
     if job.meta:
-        yield _("meta"), shown.as_json(job.meta)
+        yield _("meta"), shown.as_json(seen.meta)
+
+
+def _repeats(job: Any) -> str:
+    """Say how often it ran again after a run of which it is not known how far it came."""
+    lines = [line for line in job.history if isinstance(line, dict)] if isinstance(job.history, list) else []
+    lost = [line.get("run") for line in lines if line.get("cause") in LOSSES]
+    again = sum(isinstance(run, int) and run < job.token for run in lost)
+    if not again:
+        return ""
+    number = _("at least %d") % again if len(lines) >= HISTORY_LIMIT else str(again)
+    return ngettext("ran again after a loss %s time", "ran again after a loss %s times", again) % number
 
 
 def _left_by(request: HttpRequest, job: Any) -> dict[str, Any]:
@@ -153,23 +195,21 @@ def _list_of(**filters: str) -> str:
     return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(filters)}"
 
 
-def _arguments(payload: Any) -> list[tuple[str, str]]:
-    """Return each argument with its place or name; many of them, or what enqueue would not have stored, as a whole."""
+def _arguments(type_name: str, payload: Any) -> list[tuple[str, str]]:
+    """Return each argument with its place, its name or both; many, or what enqueue would not have stored, as a whole."""
     match payload:
         case {"args": list() as args, "kwargs": dict() as kwargs} if len(args) + len(kwargs) <= ARGUMENTS_APART:
-            named = [*((str(place), value) for place, value in enumerate(args, 1)), *kwargs.items()]
+            names = redact.names(type_name, len(args))
+            named = [
+                *((f"{at} {name}".rstrip(), value) for at, name, value in zip(count(1), names, args, strict=False)),
+                *kwargs.items(),
+            ]
             return [(name, shown.as_json(value)) for name, value in named]
         case _:
             return [("", shown.as_json(payload))]
 
 
-def _holder(job: Any) -> str:
-    worker = Worker.objects.using(job._state.db).filter(pk=job.locked_by.partition(":")[0]).first()
+def _holder(job: Any, worker: Worker | None) -> str:
     if worker is None:
         return format_html('{} <span class="quiet">({})</span>', job.locked_by, _("gone"))
     return shown.worker_link(worker)
-
-
-def _workers(job: Any) -> dict[str, Worker]:
-    """Return the workers there are by the name that a history gives them."""
-    return {str(worker): worker for worker in Worker.objects.using(job._state.db).all()} if job.history else {}

@@ -20,7 +20,7 @@ from django_jobs.admin.filters import known_queues, known_types
 from django_jobs.admin.nav import may_pause
 from django_jobs.admin.pausing import ResumingAdmin, back_to
 from django_jobs.engines import jobs_alias
-from django_jobs.exceptions import JobsError
+from django_jobs.exceptions import InvalidJob, JobsError
 from django_jobs.models import Pause
 from django_jobs.models.clock import database_now
 
@@ -159,7 +159,10 @@ class PauseAdmin(ResumingAdmin):
             messages.warning(request, _("Nothing here or at a live worker is named %r; is it spelled so?") % found.name)
 
     def delete_model(self, request: HttpRequest, obj: Pause) -> None:
-        pauses.resume(**{obj.kind: obj.name})
+        try:
+            pauses.resume(**{obj.kind: obj.name})
+        except InvalidJob:  # made in SQL, of what no job can name
+            obj.delete(using=obj._state.db)
 
     # Under the name of Django's own action, whose place it takes: to resume destroys nothing and needs no second page.
     @admin.action(description=gettext_lazy("Resume selected %(verbose_name_plural)s"), permissions=["delete"])

@@ -167,11 +167,11 @@ def runs(history: Any, clock: datetime, workers: dict[str, Worker]) -> Iterator[
             "error": folded(str(line.get("error") or "")),
             "worker": worker_link(workers[host]) if host in workers else host,
             "seconds": line.get("seconds", NOTHING),
-            "at": age(_as_clock(at, clock), clock),
+            "at": age(as_clock(at, clock), clock),
         }
 
 
-def _as_clock(moment: datetime | None, clock: datetime) -> datetime | None:
+def as_clock(moment: datetime | None, clock: datetime) -> datetime | None:
     """The history's times are in UTC whether or not the project stores times with their zone."""
     if moment is None or timezone.is_aware(moment) == timezone.is_aware(clock):
         return moment
@@ -182,9 +182,13 @@ def worker_link(worker: Worker) -> str:
     return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_worker_change", args=[worker.pk]), worker)
 
 
+def job_address(job_id: int) -> str:
+    """Return the address of a job's page, which leads to the archive's if it is archived by then."""
+    return reverse("admin:django_jobs_job_change", args=[job_id])
+
+
 def job_link(job_id: int) -> str:
-    """Return a link to a job's page, which leads to the archive's if it is archived by then."""
-    return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_job_change", args=[job_id]), job_id)
+    return format_html('<a href="{}">{}</a>', job_address(job_id), job_id)
 
 
 def schedule_link(pk: int, text: str) -> str:

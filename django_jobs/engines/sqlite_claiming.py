@@ -15,7 +15,8 @@ _CLAIMED = (
     "CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot, "
     # In whole milliseconds, as its clock has them.
     f"round((julianday(expires_at) - julianday('now')) * 86400.0, 3), queue, priority, {EPOCH.format('run_at')}, "
-    "round((julianday('now') - julianday(run_at)) * 86400.0, 3), losses"
+    "round((julianday('now') - julianday(run_at)) * 86400.0, 3), losses, "
+    "json_extract(meta, '$.trace')"
 )
 _CLOCK = EPOCH.format("'now'")
 

@@ -125,7 +125,7 @@ class Claimed(NamedTuple):
 
     `idempotency_key` is None unless it stands for this job for ever. `expires_in`: the seconds that were left to start it
     when it was claimed; an `expired` one is to be cancelled, not run. `due` is seconds since 1970, and `waited` the
-    seconds since then, by the database's clock; `losses` were those in a row.
+    seconds since then, by the database's clock; `losses` were those in a row. `trace` is what it carries, as JSON.
     """
 
     id: int
@@ -144,6 +144,7 @@ class Claimed(NamedTuple):
     due: float = 0.0
     waited: float = 0.0
     losses: int = 0
+    trace: str | None = None
 
     @property
     def run(self) -> Run:
@@ -194,6 +195,7 @@ class Settlement(NamedTuple):
     `delay`: seconds from now to `run_at`, doubled with each loss in a row (three times at most); None keeps `run_at`.
     `witnessed`: a supervisor saw the process die in this run. `entry`: its line in the history as JSON.
     `stored`: what the job has come to, when that was committed together with what the run wrote.
+    `exception`: what was raised, if it is the end of the job; for the log, and kept until that is written.
     """
 
     run: Run
@@ -205,6 +207,7 @@ class Settlement(NamedTuple):
     error: str | None = None
     entry: str | None = None
     stored: str | None = None
+    exception: BaseException | None = None
 
     @property
     def suspicious(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -14,14 +15,20 @@ from django.core.management.base import BaseCommand, CommandError, SystemCheckEr
 from django.utils import timezone
 
 from django_jobs import durations, log, options, report_schedules
+from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
+from django_jobs.models.clock import database_now
 from django_jobs.models.schedule import Schedule
 from django_jobs.outcomes import LONGEST_DELAY
 from django_jobs.queue.choose import Choice
+from django_jobs.queue.sought import STATES, Sought, steps
 from django_jobs.schedules.status import START
 from django_jobs.zones import BadZone, zone
 
 BIGGEST_ID = 2**63 - 1
+PRIORITY_LIMIT = 100
+# Between two looks of somebody who watches, in seconds.
+FASTEST, SLOWEST = 0.2, 3600.0
 
 
 def refuse(said: str) -> NoReturn:
@@ -80,6 +87,23 @@ def duration(value: str | None, name: str) -> float | None:
     return seconds
 
 
+def number(value: str, name: str, high: int) -> int:
+    if not (value.isascii() and value.isdecimal() and int(value[:20]) <= high):
+        refuse(f"{name} is {value[:80]!r}; give a whole number from 0 to {high:,}.")
+    return int(value)
+
+
+def queues(value: str | None) -> list[str] | None:
+    return None if value is None else [str(queue(name)) for name in value.split(",")]
+
+
+def pace(value: str) -> float:
+    seconds = durations.seconds(value) or 0.0
+    if not FASTEST <= seconds <= SLOWEST:
+        refuse(f"--watch is {value[:80]!r}; give {durations.WORDS}, from {FASTEST:g} s to an hour.")
+    return seconds
+
+
 def until(options_: dict[str, Any]) -> datetime | timedelta | None:
     """Return the end that --until or --for gives; a time without a zone is in the project's time zone."""
     text, seconds = options_["until"], duration(options_["for"], "--for")
@@ -133,6 +157,61 @@ def queue(value: str | None) -> str | None:
 
 def type_name(value: str | None) -> str | None:
     return None if value is None else _checked(lambda text: options.text(text, "--type"), value)
+
+
+def sought(given: dict[str, Any]) -> Sought:
+    """Return what the options of `jobs list` narrow to; of the status, what a span of time is about."""
+    found: dict[str, Any] = {
+        name: _text(given[name], f"--{name}") for name in ("tag", "error", "schedule") if given[name] is not None
+    }
+    found |= {name: _moment(given[name], f"--{name}") for name in ("since", "until") if given[name] is not None}
+    argument = None if given["argument"] is None else _argument(given["argument"])
+    return Sought(
+        state=given["status"] if given["status"] in STATES else "",
+        queue=queue(given["queue"]) or "",
+        type=type_name(given["type"]) or "",
+        priority=_priority(given["priority"]),
+        argument=argument,
+        **found,
+    )
+
+
+def _text(value: str, name: str) -> str:
+    return _checked(lambda text: options.text(text, name), value)
+
+
+def _priority(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not re.fullmatch(r"[+-]?[0-9]{1,3}", value) or abs(int(value)) > PRIORITY_LIMIT:
+        refuse(f"--priority is {value[:80]!r}; give a whole number from -{PRIORITY_LIMIT} to {PRIORITY_LIMIT}.")
+    return int(value)
+
+
+def _argument(value: str) -> tuple[str, str]:
+    path, equals, wanted = _text(value, "--argument").partition("=")
+    if not equals:
+        refuse(
+            f"--argument is {value[:80]!r}; give args.0=5 for one by its place, or kwargs.order_id=42 for one by its name."
+        )
+    try:
+        steps(path)
+    except InvalidJob as error:
+        refuse(f"--argument: {error}")
+    return path, wanted
+
+
+def _moment(value: str, name: str) -> datetime:
+    """Return a time, or that which is so long ago by the database's clock; one without a zone is in the project's time zone."""
+    if (seconds := durations.seconds(value)) is not None:
+        return database_now(jobs_alias()) - timedelta(seconds=min(seconds, LONGEST_DELAY))
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        found = datetime.min
+    if not 1 < found.year < 9999:  # the others overflow in some time zone
+        refuse(f"{name} is {value[:80]!r}; give a time as 2030-12-31T18:00, or how long ago it is, as 30m, 12h or 7d.")
+    return found if timezone.is_aware(found) else timezone.make_aware(found, timezone.get_default_timezone())
 
 
 def _checked(check: Any, value: str) -> str:

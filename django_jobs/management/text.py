@@ -6,16 +6,41 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from django_jobs.doctor.findings import Finding
 from django_jobs.queue.archive import Came
 
 SAID_LIMIT = 60
+QUEUE_HEADS = (
+    "queue",
+    "due",
+    "oldest due s",
+    "later",
+    "retries among these",
+    "parked",
+    "suspects among these",
+    "running",
+    "done/min",
+    "failed/min",
+)
+QUEUE_NAMES = (
+    "queue",
+    "due",
+    "oldest_due_seconds",
+    "later",
+    "retries",
+    "parked",
+    "suspects",
+    "running",
+    "done_a_minute",
+    "failed_a_minute",
+)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     """Return the lines of a table; columns whose values are numbers are aligned right."""
     cells = [["-" if value is None else str(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    right = [all(isinstance(row[index], int | float | None) for row in rows) for index in range(len(heads))]
+    right = [all(_is_number(row[index]) for row in rows) for index in range(len(heads))]
 
     def line(values: Sequence[str]) -> str:
         parts = [
@@ -25,6 +50,10 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
         return "  ".join(parts).rstrip()
 
     return [line(heads), *(line(row) for row in cells)]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | None) or (isinstance(value, str) and value.rstrip("+").isdecimal())
 
 
 def archived(came: Came, dry_run: bool) -> list[str]:
@@ -48,31 +77,43 @@ def status(state: dict[str, Any]) -> list[str]:
     if state["cannot_be_written"]:
         lines.append(f"It cannot be written, so no job runs until it can: {state['cannot_be_written']}")
     lines.append("")
-    heads = (
-        "queue",
-        "due",
-        "oldest due s",
-        "later",
-        "retries among these",
-        "parked",
-        "suspects among these",
-        "running",
-    )
-    names = ("queue", "due", "oldest_due_seconds", "later", "retries", "parked", "suspects", "running")
-    rows = [[row[name] for name in names] for row in state["queues"]]
-    lines += table(heads, rows) if rows else ["No job waits or runs."]
+    rows = [_queue(row, state["depth_limit"]) for row in state["queues"]]
+    lines += table(QUEUE_HEADS, rows) if rows else ["No job waits or runs."]
+    if any(row["capped"] for row in state["queues"]):
+        lines.append(f"+: {state['depth_limit']:,} or more; nothing is counted further.")
     limit = state["count_limit"]
     counts = (f"{name} {number}{'+' if number >= limit else ''}" for name, number in state["finished"].items())
     lines += ["", "Finished: " + ", ".join(counts)]
     lines += [_paused(row) for row in state["pauses"]]
-    for row in state["unknown_types"]:
-        lines.append(
-            f"No live worker knows {row['type']!r}: {row['jobs']} jobs parked in the queue {row['queue']!r}, the oldest "
-            f"due for {row['waiting_seconds']:.0f} s"
-        )
+    lines += [_unknown(row, state["depth_limit"]) for row in state["unknown_types"]]
     lines += _schedules(state["schedules"])
     lines += _may_have_happened(state["may_have_happened"], limit)
     return [*lines, "", *_workers(state["workers"])]
+
+
+def findings(found: Sequence[Finding]) -> list[str]:
+    if not found:
+        return ["Nothing is wrong, as far as can be seen from here."]
+    return [plain(line) for finding in found for line in (f"{finding.name}: {finding.text}", f"  -> {finding.remedy}")]
+
+
+def plain(line: str) -> str:
+    """Return a line without what a terminal would take for a command: names and reasons are anybody's."""
+    return "".join(character if character.isprintable() else "?" for character in line)
+
+
+def _queue(row: dict[str, Any], limit: int) -> list[object]:
+    counted = ("due", "later", "retries", "parked", "suspects", "running")
+    said = {name: f"{row[name]}+" if row["capped"] and row[name] >= limit else row[name] for name in counted}
+    return [{**row, **said}[name] for name in QUEUE_NAMES]
+
+
+def _unknown(row: dict[str, Any], limit: int) -> str:
+    number = f"{row['jobs']}{'+' if row['jobs'] >= limit else ''}"
+    return (
+        f"No live worker knows {row['type']!r}: {number} jobs parked in the queue {row['queue']!r}, the oldest due for "
+        f"{row['waiting_seconds']:.0f} s"
+    )
 
 
 def _schedules(counts: dict[str, int]) -> list[str]:
@@ -114,7 +155,7 @@ def _workers(workers: list[dict[str, Any]]) -> list[str]:
             row["threads"],
             row["types"],
             row["heartbeat_seconds"],
-            "live" if row["live"] else "silent",
+            (row["asked"] or "live") if row["live"] else "silent",
             "NOTIFY" if row["listens"] else "poll",
         ]
         for row in workers

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 # Upper ends in seconds of the classes of waits and runs; the last class has no end.
@@ -39,6 +40,7 @@ COUNTERS = (
 # Those that end a job for good: in which attempt that was is counted up to this one, which stands for all later ones.
 FINAL = frozenset({"done", "failed", "dead", "cancelled"})
 LAST_ATTEMPT = 10
+MINUTE = 60  # seconds, of which a row is until it is folded
 
 
 class Stat(models.Model):
@@ -85,6 +87,8 @@ class Stat(models.Model):
                 fields=["minute", "seconds", "queue", "type", "incarnation"], name="django_jobs_stat_key"
             )
         ]
+        # What was not folded yet is read for every scrape.
+        indexes = [models.Index(fields=["minute"], name="django_jobs_stat_new", condition=Q(seconds=MINUTE))]
 
     def __str__(self) -> str:
         return f"{self.type} on {self.queue} at {self.minute:%Y-%m-%d %H:%M}"

@@ -86,7 +86,7 @@ class Round:
             try:
                 moved = self._step(part)
             except DatabaseError as error:
-                if not _is_of_a_row(error):
+                if not is_of_a_row(error):
                     raise
                 # By halves down to the row that is the reason.
                 limit //= 2
@@ -130,8 +130,8 @@ class Round:
             return part.upto
         self.came.stuck += 1
         if len(self.came.reasons) < MOST_NAMED:
-            self.came.reasons[job_id] = _reason(error)
-        archive_log.stuck(job_id, _reason(error))
+            self.came.reasons[job_id] = reason(error)
+        archive_log.stuck(job_id, reason(error))
         return job_id
 
     def _forget(self) -> Iterator[float]:
@@ -157,7 +157,7 @@ class Round:
                 why = str(error)
                 yield DROP_PAUSE
             except ROW_ERRORS as error:
-                why = _reason(error)
+                why = reason(error)
                 break
             else:
                 self.came.dropped.append(partition)
@@ -176,11 +176,11 @@ class Round:
             yield (time.monotonic() - began) * self._rest
 
 
-def _is_of_a_row(error: DatabaseError) -> bool:
+def is_of_a_row(error: DatabaseError) -> bool:
     return isinstance(error, ROW_ERRORS) or getattr(error.__cause__, "sqlstate", None) == RAISED
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
 
 

@@ -63,7 +63,7 @@ def edited(job: JobRecord, given: Any) -> Edited:
 
 def _others(before: Any, after: dict[str, Any]) -> Iterator[str]:
     old, new = _named(before), _named(after)
-    for name in {**old, **new}:
+    for name in sorted({**old, **new}, key=lambda name: (not name.isdigit(), len(name) * name.isdigit(), name)):
         if name not in old or name not in new or not payload.same(*map(payload.dump, (old[name], new[name]))):
             yield name
 

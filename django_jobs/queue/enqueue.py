@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_jobs import notify, payload
+from django_jobs import notify, payload, tracing
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import NewJob
@@ -29,6 +29,15 @@ def enqueue(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: di
     found = engine()
     if not using.detached:
         refuse_split_transaction(transaction_elsewhere(found.alias), found.alias)
+    if tracing.is_on():
+        with tracing.sending(new.terms.type, new.terms.queue) as sent:
+            job = _store(found, new._replace(terms=tracing.carrying(new.terms)))
+            sent.stored([job.pk])
+            return job
+    return _store(found, new)
+
+
+def _store(found: Engine, new: NewJob) -> Job:
     if new.idempotency_key is None:
         return _insert(found, new)
     return _insert_once(found, new, new.idempotency_key)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
-from django_jobs import notify, payload
+from django_jobs import notify, payload, tracing
 from django_jobs.calls import Call
 from django_jobs.conf import conf
 from django_jobs.engines import engine
@@ -61,6 +61,15 @@ def enqueue_many(job_type: JobType, using: Enqueue, calls: Iterable[Call[Any]]) 
     given = _iterator(job_type, calls)
     # What is in a list is in memory already.
     ahead = ROWS if type(calls) in (list, tuple) else AHEAD
+    if not tracing.is_on():
+        return _store(found, check, given, ahead)
+    with tracing.sending(job_type.name, using.queue or job_type.queue) as sent:
+        ids = _store(found, check, given, ahead)
+        sent.stored(ids)
+        return ids
+
+
+def _store(found: Engine, check: _Check, given: Iterator[Any], ahead: int) -> list[int]:
     with found.on_working_connection(), found.storing():
         ids, keyed = _insert_unkeyed(found, check, given, ahead)
         _insert_keyed(found, keyed, ids)
@@ -123,7 +132,8 @@ class _Check:
         if terms is None:
             if len(self._known) == ROWS:
                 self._known.clear()
-            terms = self._known[apart] = terms_of(self._job_type, options)
+            terms = terms_of(self._job_type, options)
+            terms = self._known[apart] = tracing.carrying(terms) if tracing.is_on() else terms
         return terms
 
 

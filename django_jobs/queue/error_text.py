@@ -8,7 +8,7 @@ from django.db.models import BooleanField, Func, TextField
 
 # The end of an error in which its last line is looked for.
 END_READ = 500
-# Runs of digits become one `#`: each step halves what is left of a run.
+# On SQLite runs of digits become one `#` by steps of which each halves what is left of a run.
 HALVINGS = 7
 
 
@@ -36,8 +36,9 @@ class FoldedLine(Func):
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         line = f"split_part(rtrim(right(%(expressions)s, {END_READ}), E' \\n\\r\\t'), E'\\n', -1)"
-        digits = f"translate(btrim({line}, E' \\r\\t'), '0123456789', '##########')"
-        return self.as_sql(compiler, connection, template=_halved(digits), **extra)
+        # `translate` takes four times as long, and to cut the whole text by an expression thirty times.
+        folded = f"regexp_replace(btrim({line}, E' \\r\\t'), '[0-9]+', '#', 'g')"
+        return self.as_sql(compiler, connection, template=folded, **extra)
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         blank = "' ' || char(10) || char(13) || char(9)"
@@ -45,10 +46,6 @@ class FoldedLine(Func):
         line = f"trim(substr({end}, length(rtrim({end}, replace({end}, char(10), ''))) + 1), {blank})"
         for digit in range(10):
             line = f"replace({line}, '{digit}', '#')"
-        return self.as_sql(compiler, connection, template=_halved(line), **extra)
-
-
-def _halved(text: str) -> str:
-    for _ in range(HALVINGS):
-        text = f"replace({text}, '##', '#')"
-    return text
+        for _ in range(HALVINGS):
+            line = f"replace({line}, '##', '#')"
+        return self.as_sql(compiler, connection, template=line, **extra)

@@ -86,6 +86,10 @@ class Sought:
             rows = rows.filter(parked=self.parked)
         if self.key:
             rows = rows.filter(Q(idempotency_key__startswith=self.key) | Q(pk__in=numbered(self.key)))
+        return self.in_span(rows)
+
+    def in_span(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Narrow to the span of time."""
         if self.since is not None:
             rows = rows.filter(**{f"{self.moment}__gte": for_row(self.since, rows.db)})
         if self.until is not None:
@@ -115,6 +119,11 @@ class Sought:
     def reads_content(self) -> bool:
         """Whether something is asked for that is found only by reading the large columns of one row after the other."""
         return bool(self.tag or self.error or self.line or self.argument is not None)
+
+    @property
+    def reads_errors(self) -> bool:
+        """Whether something is asked for that is found only by reading errors, which are long."""
+        return bool(self.error or self.line)
 
     def as_json(self) -> dict[str, Any]:
         """Return what is given, as JSON can hold it."""

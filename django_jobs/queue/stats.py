@@ -14,7 +14,8 @@ from django.db import transaction
 from django_jobs.engines.base import Engine
 from django_jobs.models import Stat
 from django_jobs.models.clock import database_now, for_row
-from django_jobs.models.stat import COUNTERS, LAST_ATTEMPT
+from django_jobs.models.stat import COUNTERS, LAST_ATTEMPT, MINUTE
+from django_jobs.queue import stat_totals
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 # What rows become, in seconds, when they are of so long ago, up to so long.
@@ -78,6 +79,7 @@ def _fold(engine: Engine, seconds: int, age: timedelta, oldest: timedelta | None
             spans.setdefault((_start(row.minute, seconds), row.queue, row.type), []).append(row)
         for (start, queue, job_type), parts in sorted(spans.items()):
             _add(engine, Stat(minute=start, seconds=seconds, queue=queue, type=job_type, runs=[], waits=[]), parts)
+        stat_totals.add(engine, [row for row in rows if row.seconds == MINUTE])
         Stat.objects.using(engine.alias).filter(pk__in=[row.pk for row in rows]).delete()
     return len(rows)
 

@@ -116,4 +116,4 @@ def _account_one(region: Region, item: Ended, status: str) -> None:
         stopped = outcome.cause == STOPPED
         region.count("stopped" if stopped else "retried" if status == "ready" else status)
         said = json.loads(outcome.entry)["error"] if outcome.entry else outcome.error or ""
-        log.job_settled(item.claimed, status, outcome.cause, said[:300], outcome.delay)
+        log.job_settled(item.claimed, status, outcome.cause, said[:300], outcome.delay, outcome.exception)

@@ -1,4 +1,7 @@
-"""The thread that takes away what is old: jobs that ended, the archive's oldest, and effects. Any number of them may run."""
+"""The thread that takes away what is old: jobs that ended, the archive's oldest, and effects; and that of alerts beside it.
+
+Any number of them may run.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ import time
 from collections.abc import Callable, Generator, Iterator
 
 from django_jobs import log
+from django_jobs.alerts import look
 from django_jobs.conf import Conf
 from django_jobs.engines.archive import archive
 from django_jobs.engines.base import Engine
-from django_jobs.queue import stats
+from django_jobs.queue import bulk_acts, stats
 from django_jobs.queue.archive import REST, Round
 from django_jobs.workers import retention
+from django_jobs.workers.alerting import Alerting
 from django_jobs.workers.link import Link, is_locked
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.watchdog import watchdog
@@ -33,9 +38,12 @@ class Maintenance:
         self._tasks: list[tuple[Callable[[], int], int]] = [
             (lambda: retention.purge(engine), retention.BATCH),
             (lambda: stats.forget(engine, settings.stats_for), stats.BATCH),
+            (lambda: look.forget(engine, settings.stats_for), look.BATCH),
+            (lambda: bulk_acts.forget(engine), bulk_acts.FORGOTTEN_AT_ONCE),
         ]
         self._interval = min(max(settings.keep_done / ROUNDS, SHORTEST), LONGEST)
         self._link = Link(engine, outage, settings.lease, "maintenance")
+        self._alerting = Alerting(engine, settings, outage)
         self._wake = threading.Event()
         self._ending = False
         self._work: Generator[float] | None = None
@@ -45,23 +53,30 @@ class Maintenance:
     def start(self) -> None:
         self._ending = False
         self._wake.clear()
+        self._start_thread()
+        self._alerting.start()
+
+    def _start_thread(self) -> None:
         watchdog.start()
         self._thread = threading.Thread(target=self._loop, name="django_jobs-maintenance", daemon=True)
         self._thread.start()
 
     def end(self, timeout: float) -> bool:
-        """Begin no further step; return whether the thread ended in `timeout` seconds. It may be started again."""
+        """Begin no further step; return whether the threads ended in `timeout` seconds. They may be started again."""
+        until = time.monotonic() + timeout
         self._ending = True
         self._wake.set()
+        self._alerting.end(0.0)
         if self._thread.ident is not None:
             self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._alerting.end(max(until - time.monotonic(), 0.0)) and not self._thread.is_alive()
 
     def revive(self) -> None:
         """Start the thread again if it ended without being told to."""
         if self._thread.ident is not None and not self._thread.is_alive() and not self._ending:
             log.loop_failed("Maintenance")
-            self.start()
+            self._start_thread()
+        self._alerting.revive()
 
     def _loop(self) -> None:
         self._wake.wait(random.uniform(0, FIRST_WAIT))
@@ -107,7 +122,7 @@ class Maintenance:
         yield from Round(self._archive, rest=REST).steps()
 
     def _purge(self) -> Iterator[float]:
-        """Delete old effects and old statistics, once in about an hour."""
+        """Delete old effects, alerts and statistics, once in about an hour."""
         if self._purged_at is not None and time.monotonic() - self._purged_at < PURGE_SECONDS:
             return
         for task, most in self._tasks:

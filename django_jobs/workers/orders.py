@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models.functions import Now
 from django.db.models.sql import UpdateQuery
@@ -30,7 +30,7 @@ class Heard(NamedTuple):
 def beat(engine: Engine, incarnations: Sequence[str], listens: bool) -> list[Heard]:
     """Say of worker processes that they live; return what is asked of each that has a row. One statement does both."""
     rows = WorkerRow.objects.using(engine.alias).filter(pk__in=incarnations)
-    query = rows.query.chain(UpdateQuery)
+    query: Any = rows.query.chain(UpdateQuery)
     query.add_update_values({"heartbeat_at": Now(), "listens": listens})
     sql, parameters = query.get_compiler(engine.alias).as_sql()
     with engine.connection.cursor() as cursor:

@@ -8,7 +8,7 @@ from functools import partial
 
 from django.db import connections, reset_queries
 
-from django_jobs import registry
+from django_jobs import registry, tracing
 from django_jobs.conf import Conf
 from django_jobs.context import Context
 from django_jobs.engines.base import Engine
@@ -34,6 +34,8 @@ from django_jobs.workers.verdict import Verdict
 from django_jobs.workers.watchdog import NoAnswer, guarded
 
 IDLE_BEFORE_CHECK = 5.0
+# Of an error, which ends with what it says, a trace has so much.
+ERROR_CHARACTERS = 500
 
 
 class Runner:
@@ -55,6 +57,14 @@ class Runner:
 
     def run(self, claimed: Claimed, context: Context, watch: Watch | None = None) -> Done | Settlement:
         """Call the function; return how the run ended, whatever the function does."""
+        if not tracing.is_on():
+            return self._run(claimed, context, watch)
+        with tracing.processing(claimed) as processed:
+            ended = self._run(claimed, context, watch)
+            processed.ended(*_told(ended))
+            return ended
+
+    def _run(self, claimed: Claimed, context: Context, watch: Watch | None) -> Done | Settlement:
         started = time.monotonic()
         self._check_connections(started)
         watch = watch or Watch()
@@ -136,3 +146,11 @@ class Runner:
             if connection.queries_logged:
                 reset_queries()
         watch_connections(self._engine.alias)
+
+
+def _told(ended: Done | Settlement) -> tuple[str, str | None]:
+    """Return how a run ended for who traces it, and what was said if that was an error."""
+    if isinstance(ended, Done):
+        return "done", None
+    is_error = ended.counts != "nothing" and ended.cause not in ("snoozed", "cancelled")
+    return ended.cause, ended.error and ended.error[-ERROR_CHARACTERS:] if is_error else None

@@ -59,8 +59,9 @@ class Supervisor:
         self._crew = Crew(plan, self._seats, lambda fallen: self._heart.rescue(fallen))
         self._drainer = Drainer(plan, self._crew)
         self._orders = Orders(self._engine, plan, self._seats, self._crew.ring)
-        living, listens = (lambda: self._crew.living), (lambda: self._listener.listens)
-        pulse = Pulse(self._engine, plan, self._seats, living, listens, self._orders)
+        pulse = Pulse(
+            self._engine, plan, self._seats, lambda: self._crew.living, lambda: self._listener.listens, self._orders
+        )
         rescuer = Rescuer(self._engine, plan.settings.lease, plan.settings.max_uncounted, plan.settings.backoff)
         outage = Outage("supervisor", plan.settings.lease)
         self._heart = Heart(self._engine, plan, pulse, rescuer, outage, self._bell.ring)

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import connections
 
-from django_jobs import log
+from django_jobs import log, tracing
 from django_jobs.engines import engine
 from django_jobs.workers import posix, stacks
 from django_jobs.workers.channel import Channel
@@ -147,6 +147,7 @@ class _Template:
             kind(
                 engine(plan.alias), plan, incarnation, self._seats, index, self._doorbells[index], template, waker
             ).run()
+            tracing.flush()
         except BaseException:
             region.set_phase(Phase.FAILED)
             raise

@@ -22,6 +22,7 @@ from django_jobs.engines.causes import (
 )
 from django_jobs.engines.values import Claimed, Counts, Done, Settlement, released
 from django_jobs.exceptions import InvalidJobType, JobsError
+from django_jobs.models import Job
 from django_jobs.outcomes import Cancel, Fail, Outcome, Retry, Snooze
 from django_jobs.queue.history import entry, late
 from django_jobs.registry import JobType
@@ -32,7 +33,7 @@ from django_jobs.workers.connections import (
     connect_timeout,
 )
 from django_jobs.workers.deadlines import Watch
-from django_jobs.workers.errors import chain, describe, full_text
+from django_jobs.workers.errors import CHAIN_LIMIT, chain, describe, full_text
 from django_jobs.workers.memory import too_little
 from django_jobs.workers.watchdog import NoAnswer
 
@@ -41,6 +42,8 @@ LOSS_PAUSE = 5.0
 # Within it, a process whose database was away has asked again: see Outage.
 JUST_NOW_SECONDS = 3.0
 QUERY_CANCELED = "57014"
+# Characters of what was raised, with its tracebacks, up to which the log has it too.
+LONGEST_LOGGED = 10_000
 # What an unreachable database or, by the last, one that cannot be written makes of a handler's statement.
 _DOUBTFUL = (OperationalError, InterfaceError, InternalError)
 
@@ -178,6 +181,7 @@ class Verdict:
             delay=delay,
             error=text,
             entry=entry(claimed.token, cause, short, self._label, time.monotonic() - started),
+            exception=error if status in Job.DEAD_LETTERS and _is_for_the_log(error, text) else None,
         )
 
     def lost_end(
@@ -202,6 +206,14 @@ def _is_final(job_type: JobType, error: BaseException) -> bool:
     if isinstance(error, job_type.fail_on):
         return True
     return job_type.retry_on is not None and not isinstance(error, job_type.retry_on)
+
+
+def _is_for_the_log(error: BaseException, text: str) -> bool:
+    """Tell whether what was raised can be said as it is, and helps: an outcome is said on purpose; with a MemoryError what is
+    large would be kept; of what is long, or a chain that may be without end, the text that is stored is enough."""
+    if isinstance(error, Outcome | MemoryError) or len(text) > LONGEST_LOGGED:
+        return False
+    return sum(1 for _ in chain(error)) < CHAIN_LIMIT
 
 
 def _may_be_outage(error: BaseException) -> bool:

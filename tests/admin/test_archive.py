@@ -51,6 +51,14 @@ def test_the_list_shows_the_newest_first_and_narrows(site: Site, engine: Engine)
     assert ids(site, type="shop.a") == [first.pk]
     assert ids(site, q=str(first.pk)) == [first.pk]
     assert ids(site, q="receipt") == []
+    assert ids(site, q="key:receipt") == ids(site, key="receipt:1") == [third.pk]
+    assert ids(site, q="DISK") == ids(site, error="oserror") == [second.pk]
+    assert ids(site, q="args.0=17") == [first.pk]
+    assert ids(site, q="args.0=18") == ids(site, state="done", error="disk") == []
+    assert ids(site, until="30d") == ids(site, at="last") == [third.pk, second.pk, first.pk]
+    assert ids(site, since="30d") == ids(site, worker="w") == []
+    assert ids(site, at=f"after:[0,{third.pk}]") == [second.pk, first.pk]
+    assert "q=key%3Areceipt" in site.client.get(reverse(LIST), {"q": "receipt"}).content.decode()
     content = site.client.get(reverse(LIST)).content.decode()
     assert "17" in text(content)
     assert "OSError: disk" in content

@@ -58,11 +58,10 @@ def test_a_search_is_told_by_its_form_and_by_whether_a_key_begins_so(engine: Eng
     assert sought_of({"q": term}) == found
 
 
-def test_a_number_is_an_id_where_there_is_one_else_a_part_of_an_error(engine: Engine) -> None:
-    job = in_state(engine, "done")
-    assert sought_of({"q": str(job.pk)}) == Sought(key=str(job.pk))
-    assert sought_of({"q": str(job.pk)}, archived=True) == Sought(error=str(job.pk))
-    assert sought_of({"q": "9" * 19}) == Sought(error="9" * 19)
+def test_a_number_is_an_id_or_a_key_and_an_archived_key_is_asked_for_as_one(engine: Engine) -> None:
+    assert sought_of({"q": "77"}) == sought_of({"q": "77"}, archived=True) == Sought(key="77")
+    assert sought_of({"q": "9" * 20}) == Sought(error="9" * 20)
+    assert sought_of({"q": "key:order:1"}, archived=True) == Sought(key="order:1")
 
 
 @pytest.mark.parametrize(

@@ -164,8 +164,8 @@ def test_workers_are_live_or_silent(site: Site) -> None:
     worker(site)
     worker(site, id="v", pid=8, queues=["mail"], heartbeat_at=Now() - timedelta(minutes=5))
     page = text(site.client.get(reverse("admin:django_jobs_worker_changelist")))
-    assert "web:7 live all 4 – 0." in page
-    assert "web:8 silent mail 4 0 5 min ago" in page
+    assert "web:7 live all 4 – 0." in page  # noqa: RUF001
+    assert "web:8 silent mail 4 – 5 min ago" in page  # noqa: RUF001
 
 
 @pytest.mark.parametrize("id_", ["999", "9" * 30, "9" * 5000, "abc", "-1"])

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 import django_jobs
-from django_jobs.admin import listing
+from django_jobs.admin import beside, listing
+from django_jobs.admin.base import QueueAdmin
 from django_jobs.models import Job, Worker
+from tests.admin.conftest import As
 from tests.admin.site import Site, messages, text
+from tests.engines.common import on_postgresql
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 LATER = Now() + timedelta(minutes=5)
@@ -41,6 +45,8 @@ def every_state(site: Site) -> dict[str, Job]:
         ("running", ["running"]),
         ("done", ["done"]),
         ("dead-letters", ["failed", "dead"]),
+        ("dead", ["dead"]),
+        ("failed", ["failed"]),
         ("cancelled", ["cancelled"]),
     ],
 )
@@ -98,6 +104,7 @@ def test_a_list_reads_no_large_column_and_counts_to_a_limit(site: Site, monkeypa
     for _number in range(5):
         site.make()
     monkeypatch.setattr(listing, "COUNT_LIMIT", 3)
+    monkeypatch.setattr(QueueAdmin, "list_per_page", 2)
     with CaptureQueriesContext(connections[site.alias]) as sent:
         page = text(site.list())
     cut = re.compile(r'(LEFT|SUBSTR)\([^,]*"payload"[^,]*, (1, )?5000\)')
@@ -108,15 +115,6 @@ def test_a_list_reads_no_large_column_and_counts_to_a_limit(site: Site, monkeypa
     for column in ("payload", "result", "history", "meta"):
         assert not any(f'"{column}"' in statement for statement in on_jobs), column
     assert "3 or more jobs" in page
-
-
-def test_what_no_index_finds_is_looked_for_among_the_newest(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = site.make("done"), site.make("done")
-    monkeypatch.setattr(listing, "LOOK_BACK", new.pk - old.pk)
-    assert site.ids(state="done") == [new.pk]
-    assert "Looked for among the newest" in text(site.list(state="done"))
-    assert site.ids() == [new.pk, old.pk]
-    assert "Looked for among the newest" not in text(site.list())
 
 
 @pytest.mark.parametrize("asked", [{"last_error__contains": "x"}, {"payload__args": "1"}, {"id__gt": "1"}])
@@ -140,7 +138,10 @@ def test_an_action_on_all_that_a_filter_finds_is_refused(site: Site) -> None:
 
 
 def badges(page: Any) -> list[str]:
-    return re.findall(r'class="dj-state dj-state-([a-z]+)"', page if isinstance(page, str) else page.content.decode())
+    """Return the states that a page shows of jobs, without those of the pauses above them."""
+    content = page if isinstance(page, str) else page.content.decode()
+    jobs = re.sub(r'<ul class="dj-pauses">.*?</ul>', "", content, flags=re.DOTALL)
+    return re.findall(r'class="dj-state dj-state-([a-z]+)"', jobs)
 
 
 @pytest.mark.parametrize("what", [{"queue": "mail"}, {"type": "shop.mail"}])
@@ -192,3 +193,154 @@ def test_a_state_that_there_is_not_shows_no_job(site: Site) -> None:
     job = site.make()
     assert site.ids(state="nosuch") == []
     assert site.ids(state="") == [job.pk]
+
+
+def test_each_filter_narrows_to_its_jobs(site: Site) -> None:
+    tagged = {"meta": {"tags": ["billing"]}}
+    payload = {"args": [5, {"id": 7}], "kwargs": {"order_id": 42, "customer": {"id": 7}}}
+    values: dict[str, Any] = {
+        "queue": "mail",
+        "type": "shop.mail",
+        "priority": 8,
+        "schedule": "nightly",
+        "last_error": "OSError: the disk is full",
+        "payload": payload,
+        **tagged,
+    }
+    wanted = site.make("running", locked_by="w7:1", **values)
+    every_state(site)
+    asked: list[dict[str, str]] = [
+        {"queue": "mail"},
+        {"type": "shop.mail"},
+        {"priority": "8"},
+        {"priority": "+8"},
+        {"schedule": "nightly"},
+        {"worker": "w7"},
+        {"tag": "billing"},
+        {"error": "DISK is"},
+        {"argument": "args.0=5"},
+        {"q": "kwargs.customer.id=7"},
+        {"q": "args.1.id=7"},
+        {"q": "kwargs.order_id=42"},
+        {"q": "tag:billing"},
+        {"q": "disk is full"},
+        {"state": "running", "queue": "mail", "priority": "8", "tag": "billing", "q": "disk"},
+    ]
+    for query in asked:
+        assert site.ids(**query) == [wanted.pk], query
+        assert site.ids(**{**query, "state": "done"}) == [], query
+    ended = site.make("dead", **values)
+    parked = site.make(parked="pause", **values)
+    waiting = site.make(attempts=1, **values)
+    for state, job in {
+        "dead": ended,
+        "dead-letters": ended,
+        "parked": parked,
+        "due": waiting,
+        "retries": waiting,
+    }.items():
+        for query in asked:
+            assert site.ids(**{**query, "state": state}) == ([] if "worker" in query else [job.pk]), (query, state)
+
+
+def test_a_reason_and_a_span_of_time_narrow_too(site: Site) -> None:
+    jobs = every_state(site)
+    suspect = site.make(parked="suspect")
+    assert site.ids(parked="suspect") == [suspect.pk]
+    assert site.ids(parked="type") == [jobs["parked"].pk]
+    old = site.make("dead", finished_at=Now() - timedelta(hours=3))
+    assert site.ids(state="dead", span="hour") == [jobs["dead"].pk]
+    assert site.ids(state="dead", until="2h") == site.ids(state="dead", since="4h", until="1h") == [old.pk]
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ({"priority": "abc"}, "priority is &#x27;abc&#x27;; give a whole number from -100 to 100."),
+        ({"since": "soon"}, "since is &#x27;soon&#x27;; give a time as"),
+        ({"queue": "a\x00b"}, "queue has a NUL character"),
+        ({"q": "args.=5"}, "argument is &#x27;args.=5&#x27;; give args.0=5"),
+        ({"argument": "kwargs.password=hunter2"}, "what the setting REDACT hides is not looked for"),
+        ({"state": "nosuch"}, "state is &#x27;nosuch&#x27;; give one of due"),
+        ({"worker": "w", "state": "dead"}, "only jobs that are running have one"),
+        ({"tag": "<b>", "parked": "<b>"}, "parked is &#x27;&lt;b&gt;&#x27;"),
+    ],
+)
+def test_a_value_that_is_none_of_its_kind_is_named_on_the_page_and_finds_nothing(
+    site: Site, query: dict[str, str], says: str
+) -> None:
+    site.make()
+    answer = site.list(**query)
+    assert answer.status_code == 200
+    assert says in answer.content.decode()
+    assert answer.context["cl"].result_list == []
+
+
+def test_a_search_that_finds_nothing_leads_to_the_same_in_the_archive(site: Site) -> None:
+    archive = "/admin/django_jobs/archivedjob/?error=no+such+text"
+    assert archive in site.list(q="no such text").content.decode()
+    assert "archivedjob/?" not in site.list(q="no such text", state="due").content.decode()
+    assert site.client.get(archive).status_code == 200
+    site.make("dead", last_error="no such text")
+    assert archive not in site.list(q="no such text").content.decode()
+
+
+def test_a_search_that_looks_like_an_argument_is_told_how_one_is_looked_for(site: Site) -> None:
+    assert "<code>kwargs.order_id=42</code>" in site.list(q="order_id=42").content.decode()
+
+
+def test_a_search_leads_to_where_else_the_same_may_be_found(site: Site) -> None:
+    site.make("dead", last_error="SMTP 550")
+    assert '<a href="?error=550">' in site.list(q="550").content.decode()
+    assert '<a href="/admin/django_jobs/job/retries/?error=SMTP">' in site.list(q="SMTP").content.decode()
+    assert "/retries/?" not in site.list(q="SMTP", state="dead").content.decode()
+
+
+def test_lanes_tags_schedules_and_workers_are_offered(site: Site) -> None:
+    site.make(queue="b", priority=-7)
+    site.make(queue="b", priority=3)
+    site.make(queue="a", priority=77)
+    worker = {"host": "web-9", "pid": 71, "supervisor_pid": 1, "threads": 1}
+    Worker.objects.using(site.alias).create(id="w", queues=None, types=[], **worker)
+    found = site.list(state="dead-letters", type="gone").content.decode()
+    for query in ("priority=-7", "priority=3", "priority=77", "queue=a", "worker=w", "parked=suspect", "span=today"):
+        assert query in html.unescape(found), query
+    assert "web-9:71" in found
+
+
+MANY: list[dict[str, str]] = [
+    {},
+    {"state": "due", "at": 'after:[0,"default",0,"2020-01-01T00:00:00+00:00",1]'},
+    {"state": "parked", "at": "last"},
+    {"q": "nothing at all", "span": "hour"},
+    {"q": "77777777"},
+    {"since": "5h", "until": "1m", "type": "x"},
+    {"state": "done", "queue": "none", "at": "after:[0,999999999]"},
+]
+
+
+@pytest.mark.parametrize("query", MANY)
+def test_a_list_asks_few_questions(as_user: As, query: dict[str, str]) -> None:
+    site = as_user("view_job", "requeue_job")
+    every_state(site)
+    with CaptureQueriesContext(connections[site.alias]) as asked:
+        assert site.list(**query).status_code == 200
+    assert len(asked) < 15, [found["sql"][:100] for found in asked]
+
+
+def test_who_may_not_see_the_archive_is_not_led_there(as_user: As) -> None:
+    site = as_user("view_job")
+    assert "archivedjob" not in site.list(q="no such text").content.decode()
+
+
+@on_postgresql
+def test_a_list_that_takes_too_long_says_so_when_it_is_read_and_when_an_act_is_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = site.make("dead")
+    monkeypatch.setattr("django_jobs.admin.bounded.SECONDS", 0.3)
+    monkeypatch.setattr(beside, "BEGINNING", RawSQL("SELECT pg_sleep(30)::text", []))  # of each row
+    for answer in (site.list(), site.act_on_list("requeue", job)):
+        assert answer.status_code == 503
+        assert "The database did not answer" in text(answer)
+    assert job.refresh().status == "dead"

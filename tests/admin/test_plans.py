@@ -18,25 +18,48 @@ from tests.engines.common import on_postgresql
 from tests.engines.test_plans import FINISHED, UNFINISHED, read
 from tests.plans import watched
 
+JOBS = "django_jobs_job"
+LANE = 'after:[0,"q1",3,"2026-01-01T00:00:00+00:00",5]'
+RETRIED = "UPDATE django_jobs_job SET attempts = 2 WHERE status = 'ready' AND id % 3 = 0"
 pytestmark = [on_postgresql, pytest.mark.django_db(databases="__all__")]
-# The most rows that each list may read of 117,500: one page, what its partial index holds, or the limit of what is
-# looked through.
+# The most rows that each list may read of 117,600: a page and what is counted, or what is looked through and no more.
+COUNTED, LOOKED = 2_000, 4_000
 PAGES: list[tuple[dict[str, str], int]] = [
-    ({}, 30_000),
-    ({"state": "due"}, 40_000),
-    ({"state": "later"}, 40_000),
-    ({"state": "retries"}, 40_000),
-    ({"state": "parked"}, 20_000),
-    ({"state": "running"}, 3_000),
-    ({"state": "done"}, 60_000),
-    ({"state": "dead-letters"}, 8_000),
-    ({"state": "cancelled"}, 100),
-    ({"state": "due", "queue": "q1", "type": "none"}, 40_000),
-    ({"type": "none"}, 45_000),
-    ({"state": "done", "queue": "none"}, 45_000),
-    ({"q": "77"}, 200),
-    ({"q": "done500"}, 1_000),
-    ({"q": "nothing"}, 50),
+    ({}, 2_400),
+    ({"at": "last"}, 2_400),
+    ({"at": "after:[0,ID]"}, 2_400),
+    ({"state": "due"}, 2_400),
+    ({"state": "due", "at": "last"}, 2_400),
+    ({"state": "due", "at": LANE}, 2_400),
+    ({"state": "due", "at": LANE.replace("after", "before")}, 2_400),
+    ({"state": "due", "queue": "q1", "priority": "3", "at": "last"}, 2_400),
+    ({"state": "later", "at": "last"}, 4_400),  # of which there are 4,000
+    ({"state": "retries"}, 2_400),
+    ({"state": "retries", "at": "last"}, 2_400),
+    ({"state": "parked"}, 2_600),
+    ({"state": "parked", "at": "last"}, 2_600),
+    ({"state": "running"}, 2_400),
+    ({"worker": "w3"}, 400),
+    ({"state": "done"}, 8_300),
+    ({"state": "done", "at": "last"}, 8_300),
+    ({"state": "dead-letters"}, 2_400),
+    ({"state": "dead-letters", "at": "last"}, 2_400),
+    ({"state": "dead"}, 2_600),
+    ({"state": "cancelled"}, 200),
+    ({"state": "due", "type": "none"}, 8_300),
+    ({"state": "due", "type": "none", "at": LANE}, 9_000),
+    ({"state": "dead-letters", "type": "none"}, 8_300),
+    ({"state": "dead-letters", "error": "none"}, 8_300),
+    ({"type": "none"}, 8_300),
+    ({"tag": "none"}, 8_300),
+    ({"q": "args.0=none"}, 8_300),
+    ({"state": "done", "queue": "none", "at": "last"}, 8_600),
+    ({"since": "1m", "at": "last"}, 2_600),
+    ({"until": "1h"}, 400),
+    ({"state": "dead-letters", "since": "1m"}, 2_400),
+    ({"q": "ID"}, 400),
+    ({"q": "done500"}, 1_400),
+    ({"q": "nothing"}, 12_300),
 ]
 
 
@@ -50,17 +73,24 @@ def lists(query: dict[str, str]) -> Any:
 
 def fill(engine: Engine) -> None:
     with connections[engine.alias].cursor() as cursor:
-        for statement in (FINISHED, UNFINISHED, "ANALYZE django_jobs_job"):
+        for statement in (FINISHED, UNFINISHED, RETRIED.replace("%", "%%"), "ANALYZE django_jobs_job"):
             cursor.execute(statement, [])
 
 
 def test_no_list_reads_the_whole_table(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "LOOK_BACK", 20_000)
+    monkeypatch.setattr(listing, "COUNT_LIMIT", COUNTED)
+    monkeypatch.setattr(listing, "LOOK_AT", LOOKED)
+    monkeypatch.setattr(listing, "LOOK_AT_ERRORS", LOOKED)
     fill(engine)
-    for query, most in PAGES:
+    some = Job.objects.using(engine.alias).earliest("pk").pk + 60_000
+    for asked, most in PAGES:
+        query = {name: value.replace("ID", str(some)) for name, value in asked.items()}
         with watched(engine.alias) as nodes:
             lists(query)
         assert 0 < read(nodes) <= most, query
+        assert not [node for node in nodes if node["Node Type"] == "Seq Scan" and node.get("Relation Name") == JOBS], (
+            query
+        )
 
 
 def test_what_is_parked_is_counted_by_the_indexes_that_hold_it(engine: Engine) -> None:

@@ -25,6 +25,11 @@ def nothing(number: int = 0) -> int:
     return number
 
 
+@job
+def log_in(user: str, token: str = "", /, *codes: int, tries: int = 3, **options: Any) -> str:
+    return user
+
+
 @job(takes_context=True)
 def leave_effect(context: Context, key: str) -> str:
     effect(key, context.run)

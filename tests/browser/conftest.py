@@ -53,16 +53,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Chrome]:
     assert not missing(), f"REQUIRE_BROWSER is set, and {missing()}"
+    driver = started()
+    yield driver
+    driver.quit()
+
+
+def started(*more: str) -> Chrome:
+    """Return a browser with these flags beside those that all have."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
     options.binary_location = next(filter(None, map(shutil.which, BROWSERS)))
-    for flag in FLAGS:
+    for flag in (*FLAGS, *more):
         options.add_argument(flag)
     service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
+    return webdriver.Chrome(options=options, service=service)
 
 
 @pytest.fixture

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
 from datetime import timedelta
 from pathlib import Path
 
+from django.db import connections
 from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
 
 from django_jobs import processes
+from django_jobs.engines.base import Engine
 from django_jobs.models import Job, Worker
+from django_jobs.workers.registration import register
 from tests.app.jobs import hold_interpreter, nothing, wait_for_file
 from tests.app.process_jobs import end_by_file
 from tests.harness import RunWorkers, Tree, wait_for
 from tests.processes.common import lines, on_postgresql, state, wait_for_effect, wait_seconds, with_processes
+from tests.processes.parts import Tables
 
 pytestmark = with_processes
 
@@ -177,8 +183,8 @@ def test_a_frozen_process_gives_its_stacks_when_it_goes_on(tree: Tree, tmp_path:
     assert found.stacks_asked_at is not None
     assert (found.stacks, found.stacks_at) == ("", None)
     os.kill(pid, signal.SIGCONT)
-    found = wait_for(lambda: row(tree, pid) if row(tree, pid).stacks else None)
-    assert found is not None
+    wait_for(lambda: row(tree, pid).stacks, what="stacks")
+    found = row(tree, pid)
     assert found.stacks_asked_at is None
     assert found.stacks.count("in wait_for_file") == 1
     (tmp_path / "go").write_text("")
@@ -213,3 +219,31 @@ def test_what_a_killed_supervisor_had_for_it_is_taken_away_as_well(tree: Tree) -
     room = Path(tempfile.gettempdir()) / f"django_jobs-{row(tree, pid).supervisor}"
     workers.signal(signal.SIGKILL)
     wait_for(lambda: not room.exists(), what="its room is gone")
+
+
+@on_postgresql
+def test_what_never_came_to_start_processes_takes_it_away_as_well(tree: Tree, tmp_path: Path) -> None:
+    databases = json.loads(tree.environment({})["DJANGO_JOBS_TEST_DATABASES"])
+    databases["default"] |= {"HOST": "127.0.0.1", "PORT": "1"}  # nobody is there
+    env = {"TMPDIR": str(tmp_path), "DJANGO_JOBS_TEST_DATABASES": json.dumps(databases)}
+    workers = tree.start(settings=QUICK, env=env)
+    wait_for(lambda: list(tmp_path.glob("django_jobs-*")), what="its room")
+    assert workers.stop() == 4, workers.log
+    assert not list(tmp_path.glob("django_jobs-*"))
+
+
+def test_what_is_asked_is_heard_by_the_statement_that_a_heartbeat_sends_anyway(engine: Engine) -> None:
+    tables = Tables(engine)
+    register(engine, tables.plan, tables.child.incarnation, tables.child.pid)
+    other = Worker.objects.using(engine.alias).create(
+        id="other", host="h", pid=1, supervisor_pid=1, types=[], threads=1, asked="stop"
+    )
+    for asked, heard in [("", (False, False)), ("quiet", (True, False)), ("", (False, False)), ("stop", (False, True))]:
+        Worker.objects.using(engine.alias).filter(pk=tables.child.incarnation).update(asked=asked)
+        with CaptureQueriesContext(connections[engine.alias]) as sent:
+            tables.pulse.beat()
+        assert len(sent) == 1, [query["sql"] for query in sent]
+        assert (tables.region.quiet_asked, tables.pulse.orders.stop_asked) == heard
+    assert not tables.pulse.orders.waiting
+    other.refresh_from_db()
+    assert other.asked == "stop"

@@ -25,4 +25,4 @@ RETURNING parked, id, token, locked_by, type, payload::text, attempts, max_attem
           CASE WHEN key_holds = 'window' THEN idempotency_key END, timeout, slot,
           extract(epoch FROM expires_at - statement_timestamp())::float8,
           queue, priority, date_part('epoch', run_at),
-          date_part('epoch', statement_timestamp()) - date_part('epoch', run_at), losses
+          date_part('epoch', statement_timestamp()) - date_part('epoch', run_at), losses, meta ->> 'trace'

@@ -2,30 +2,55 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
 from django_jobs import report, report_schedules
+from django_jobs.doctor.examine import examine
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
-from django_jobs.management import acts, given, remedy, text, text_schedules
+from django_jobs.management import acts, checking, given, remedy, text, text_schedules
 from django_jobs.management.acts import Answer
+from django_jobs.management.watch import watch
 from django_jobs.models import Job
+from django_jobs.monitoring.levels import Level
 from django_jobs.schedules.status import STATES
 
 LONGEST_LIST = 10_000
+# What only the list is narrowed by: most of it is found by reading one row after the other.
+NARROWED = [
+    ("--priority", "N", "only those of this priority"),
+    ("--schedule", "NAME", "only those of this schedule"),
+    ("--tag", "TAG", "only those that have this tag"),
+    ("--error", "TEXT", "only those whose last error contains this, in any case"),
+    ("--argument", "PATH=VALUE", "only those called with this, as args.0=5 or kwargs.customer.id=7"),
+    (
+        "--since",
+        "TIME",
+        "only those that ended, started or, without a status, were made then or later: a time, or 30m, 12h, 7d ago",
+    ),
+    ("--until", "TIME", "only those before"),
+]
 MOST_SHOWN = 100
 
 
 class Command(given.Checked):
+    _is_check = False
     help = "Look at jobs and act on them; `jobs VERB --help` says more."
 
+    def run_from_argv(self, argv: list[str]) -> None:
+        self._is_check = "check" in argv[2:]
+        super().run_from_argv(argv)
+
     def add_arguments(self, parser: CommandParser) -> None:
+        if self._is_check:
+            checking.tell_of_wrong_options(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         add: Callable[..., CommandParser] = verbs.add_parser
         found = [
-            add("status", help="queues, pauses, finished counts and workers"),
+            _status(add("status", help="queues, pauses, finished counts and workers")),
             _list(add("list", help="the newest jobs")),
             _show(add("show", help="the whole story of one job")),
             _on_jobs(add("requeue", help="have jobs that ended run again (by filter: dead and failed ones)"), why=True),
@@ -37,12 +62,31 @@ class Command(given.Checked):
             _pause(add("pause", help="start no job of a queue or a type for a while, or make none of a schedule")),
             _pausable(add("resume", help="go on with a paused queue, type or schedule")),
             _schedules(add("schedules", help="when schedules fire next, and how they are doing")),
+            checking.options(
+                add("check", help="whether something is wrong, as a line and an exit code for monitoring")
+            ),
+            add("doctor", help="what is wrong, and what to do about it; exit code 1 if there is something"),
             _run(add("run", help="make a job of a schedule now; its slots stay where they are")),
         ]
         for verb in found:
             verb.add_argument("--json", action="store_true", help="as JSON")
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        if options.get("verb") != "check":
+            return super().execute(*args, **options)
+        try:
+            super().execute(*args, **options)
+        except Exception as error:  # whatever it is: any other exit code would be taken for an answer
+            self.stdout.write(checking.unknown(error, options["json"]))
+            raise SystemExit(int(Level.UNKNOWN)) from error
+        return None
+
     def handle(self, *args: Any, **options: Any) -> None:
+        if options.get("watch") is not None:
+            watch(lambda: self._status(options), given.pace(options["watch"]), self.stdout, options["json"])
+            return
+        if options["verb"] == "check":
+            raise SystemExit(checking.run(options, self.stdout.write))
         try:
             answer = getattr(self, f"_{options['verb']}", None)
             found = answer(options) if answer else getattr(acts, options["verb"])(options, self.stderr.write)
@@ -52,6 +96,8 @@ class Command(given.Checked):
             raise CommandError(remedy.one_line(error), returncode=2) from error
         as_json = json.dumps(found.data, indent=2, ensure_ascii=False) if options["json"] else None
         self.stdout.write("\n".join(found.lines) if as_json is None else as_json)
+        if options["verb"] == "doctor" and found.data:
+            raise SystemExit(1)
         if found.refused:
             raise CommandError(f"{found.refused} jobs were left as they are, for the reasons above.", returncode=1)
 
@@ -59,14 +105,14 @@ class Command(given.Checked):
         state = report.status()
         return Answer(state, text.status(state))
 
+    def _doctor(self, options: dict[str, Any]) -> Answer:
+        found = examine()
+        return Answer([asdict(finding) for finding in found], text.findings(found))
+
     def _list(self, options: dict[str, Any]) -> Answer:
         limit = given.whole(options["limit"], "a limit", LONGEST_LIST)
-        rows = report.jobs(
-            status=given.state(options["status"], Job.Status.values),
-            queue=given.queue(options["queue"]),
-            type_name=given.type_name(options["type"]),
-            limit=limit + 1,
-        )
+        status = given.state(options["status"], Job.Status.values)
+        rows = report.jobs(given.sought(options), status=status, limit=limit + 1)
         lines = text.listing(rows[:limit])
         if len(rows) > limit:
             lines.append(f"There are more: these are the {limit} newest. Narrow it, or give --limit.")
@@ -93,8 +139,22 @@ class Command(given.Checked):
         return Answer(story, text.story(story))
 
 
+def _status(parser: CommandParser) -> CommandParser:
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const="2",
+        action=given.Once,
+        metavar="SECONDS",
+        help="show it again every so many seconds (default: 2), until Ctrl-C",
+    )
+    return parser
+
+
 def _list(parser: CommandParser) -> CommandParser:
     _filter(parser, "ready, running, done, failed, dead or cancelled")
+    for name, metavar, words in NARROWED:
+        parser.add_argument(name, metavar=metavar, action=given.Once, help=words)
     parser.add_argument("--limit", default="20", metavar="N", help="at most so many (default: 20)")
     return parser
 

@@ -1,0 +1,188 @@
+"""Acts upon many jobs in words: what was asked for, how far it is, and how long it may take."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_jobs.engines import jobs_alias
+from django_jobs.explain import explain, span
+from django_jobs.models import BulkAct, Job, find
+from django_jobs.queue.bulk_acts import states
+from django_jobs.queue.sought import Sought
+
+VERBS = {
+    BulkAct.Act.REQUEUE: gettext_lazy("Requeue"),
+    BulkAct.Act.CANCEL: gettext_lazy("Cancel"),
+    BulkAct.Act.MOVE: gettext_lazy("Change queue"),
+    BulkAct.Act.DELETE: gettext_lazy("Delete"),
+}
+OFFERS = {
+    BulkAct.Act.REQUEUE: gettext_lazy("Requeue…"),
+    BulkAct.Act.CANCEL: gettext_lazy("Cancel…"),
+    BulkAct.Act.MOVE: gettext_lazy("Change queue…"),
+    BulkAct.Act.DELETE: gettext_lazy("Delete…"),
+}
+EFFECTS = {
+    BulkAct.Act.REQUEUE: gettext_lazy(
+        "Each runs again, with all its attempts, and is due at once: jobs of the same queue and priority that come later "
+        "wait behind it, unless a pace leaves room between them."
+    ),
+    BulkAct.Act.CANCEL: gettext_lazy(
+        "What waits will not run, and can be requeued later. What runs is told to stop; what it did until then stays done."
+    ),
+    BulkAct.Act.MOVE: gettext_lazy("Each keeps its due time and its priority. What runs stays where it is."),
+    BulkAct.Act.DELETE: gettext_lazy("They cannot be brought back. What runs is never deleted."),
+}
+_STATES = {
+    **{status.value: status.label for status in Job.Status},
+    "due": gettext_lazy("due"),
+    "later": gettext_lazy("scheduled for later"),
+    "retries": gettext_lazy("retries"),
+    "parked": gettext_lazy("parked"),
+    "dead-letters": gettext_lazy("dead letters"),
+}
+# In which states jobs can be that the filter's state finds.
+_STATUSES: dict[str, tuple[str, ...]] = {
+    **{status.value: (status.value,) for status in Job.Status},
+    **dict.fromkeys(("due", "later", "retries", "parked"), (Job.Status.READY.value,)),
+    "dead-letters": Job.DEAD_LETTERS,
+}
+_NAMES = {
+    "state": gettext_lazy("state"),
+    "queue": gettext_lazy("queue"),
+    "type": gettext_lazy("type"),
+    "priority": gettext_lazy("priority"),
+    "tag": gettext_lazy("tag"),
+    "worker": gettext_lazy("worker"),
+    "schedule": gettext_lazy("schedule"),
+    "parked": gettext_lazy("parked"),
+    "key": gettext_lazy("idempotency key"),
+    "error": gettext_lazy("error"),
+    "line": gettext_lazy("last line of the error"),
+    "argument": gettext_lazy("argument"),
+    "since": gettext_lazy("since"),
+    "until": gettext_lazy("until"),
+}
+
+
+def number(value: int) -> str:
+    return str(number_format(value, force_grouping=True, use_l10n=True))
+
+
+def in_words(sought: Sought) -> str:
+    """Return what jobs a filter finds, in a line."""
+    parts = [f"{_NAMES.get(name, name)}: {_value(name, value)}" for name, value in sought.as_json().items()]
+    return "; ".join(parts) or _("all jobs")
+
+
+def _value(name: str, value: Any) -> str:
+    if name == "state":
+        return str(_STATES.get(value, value))
+    return "=".join(value) if name == "argument" else str(value)
+
+
+def counted(found: int | None, is_capped: bool) -> str:
+    """Return a count as people read it."""
+    if found is None:
+        return _("more than could be counted in time")
+    return _("%s or more") % number(found) if is_capped else number(found)
+
+
+def meant(act: str, sought: Sought) -> str:
+    """Say in which states a job has to be that the act means."""
+    found = states(act, sought)
+    narrower = _STATUSES.get(sought.state, found)
+    labels = [str(Job.Status(status).label) for status in found if status in narrower]
+    return _("jobs that are %s") % _(" or ").join(labels)
+
+
+def title(act: Any) -> str:
+    """Return what an act does, without the filter."""
+    verb = VERBS[BulkAct.Act(act.act)]
+    return _("%(verb)s to %(queue)s") % {"verb": verb, "queue": act.queue} if act.queue else str(verb)
+
+
+def state(act: Any) -> tuple[str, str]:
+    """Return where an act, marked as carried or not, is: as a word for style sheets and in the words of people."""
+    if act.state in BulkAct.UNDER_WAY and not act.is_carried:
+        return "stopped", _("stopped")
+    return act.state, act.get_state_display()
+
+
+def badge(slug: str, word: str) -> str:
+    return format_html('<span class="dj-state dj-state-bulk-{}">{}</span>', slug, word)
+
+
+def share(act: BulkAct) -> float:
+    """Return which part of an act is over, from 0 to 1: of the jobs or, where these were not counted, of the ids."""
+    if act.state == BulkAct.State.DONE:
+        return 1.0
+    if act.counted and not act.is_capped:
+        return min(act.handled / act.counted, 1.0)
+    return (act.after - act.start) / max(act.upto - act.start, 1)
+
+
+def rate(act: Any) -> float | None:
+    """Return how many jobs it came to in a second since it goes on, None when there is nothing to tell it by."""
+    if act.began_at is None or act.stepped_at is None:
+        return None
+    passed = (act.stepped_at - act.began_at).total_seconds()
+    return (act.handled - act.began_with) / passed if passed > 0 else None
+
+
+def pace(act: BulkAct) -> str:
+    if act.per_minute is None:
+        return _("as fast as is good")
+    return _("%s a minute at most") % number(act.per_minute)
+
+
+def bar(act: BulkAct) -> SafeString:
+    part = share(act)
+    label = f"{100 * part:.0f} %"
+    return format_html('<progress max="1" value="{}" aria-label="{}"></progress> {}', f"{part:.4f}", label, label)
+
+
+def progress(act: BulkAct) -> str:
+    """Return how many of how many jobs are done, and how many were refused."""
+    done = number(act.done)
+    if act.counted is not None:
+        done = _("%(done)s of %(all)s done") % {"done": done, "all": counted(act.counted, act.is_capped)}
+    else:
+        done = _("%s done") % done
+    parts = [done]
+    if act.asked:
+        parts.append(_("%s of them run and are told to stop") % number(act.asked))
+    if act.refused:
+        parts.append(_("%s refused") % number(act.refused))
+    return ", ".join(parts)
+
+
+def outlook(act: Any) -> str:
+    """Say how fast it goes and how long that may take, or why it does not go on."""
+    if act.state not in BulkAct.UNDER_WAY:
+        return ""
+    found = find(jobs_alias(), act.job_id or 0)
+    if not act.is_carried:
+        why = _("its job is gone.") if found is None else explain(found)
+        return _("It does not go on by itself: %s") % why
+    if act.stepped_at is None or act.began_at is None:
+        return "" if found is None else explain(found)
+    return _going(act)
+
+
+def _going(act: BulkAct) -> str:
+    now = rate(act)
+    if now is None or now <= 0:
+        return ""
+    parts = [_("%s a second") % number(round(now)) if now >= 1 else _("%s a minute") % number(round(60 * now))]
+    if act.counted and not act.is_capped and act.handled < act.counted:
+        left = timedelta(seconds=(act.counted - act.handled) / now)
+        parts.append(_("about %s left") % span(left))
+    return ", ".join(parts)

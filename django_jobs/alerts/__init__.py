@@ -1,0 +1,1 @@
+"""Alerts: thresholds that were passed, told once whatever number of supervisors look."""

@@ -1,0 +1,183 @@
+"""Retries and dead letters as pages of their own."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from django_jobs.admin import dead_letters
+from tests.admin.conftest import As
+from tests.admin.site import Site, text
+
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
+DEAD_LETTERS = "admin:django_jobs_job_dead_letters"
+RETRIES = "admin:django_jobs_job_retries"
+MARKUP = "<script>alert('x')</script>"
+
+
+def groups(site: Site) -> list[Any]:
+    answer = site.client.get(reverse(DEAD_LETTERS))
+    assert answer.status_code == 200
+    return list(answer.context["groups"])
+
+
+def fill(site: Site) -> list[int]:
+    gone = [
+        site.make("dead", type="a", last_error=f"Traceback\nOrderGone: order {n} is gone\n").pk for n in (7, 18, 1999)
+    ]
+    site.make("failed", type="b", last_error="OrderGone: order 5 is gone")
+    site.make("failed", type="a", last_error="OSError: disk")
+    site.make("cancelled", type="a", last_error="OrderGone: order 5 is gone")
+    site.make("done", type="a", last_error="OrderGone: order 5 is gone")
+    return gone
+
+
+def test_dead_letters_that_differ_in_a_number_are_one_group_of_their_type(site: Site) -> None:
+    gone = fill(site)
+    found = [(group.count, re.sub("<[^>]*>", "", group.type), group.line) for group in groups(site)]
+    assert found[0] == ("3", "a", "OrderGone: order # is gone")
+    assert sorted(found[1:]) == [("1", "a", "OSError: disk"), ("1", "b", "OrderGone: order # is gone")]
+    assert f">{max(gone)}<" in groups(site)[0].example
+    assert "5 dead letters in all" in text(site.client.get(reverse(DEAD_LETTERS)))
+
+
+def test_a_group_leads_to_its_jobs_and_to_no_others(site: Site) -> None:
+    gone = fill(site)
+    address = groups(site)[0].list_url
+    answer = site.client.get(address)
+    assert sorted(job.pk for job in answer.context["cl"].result_list) == gone
+    assert "OrderGone: order # is gone" in text(answer)
+
+
+def test_dead_letters_of_a_queue_or_a_type_are_grouped_alone(site: Site) -> None:
+    fill(site)
+    job = site.make("dead", queue="mail", type="a", last_error="OrderGone: order 5 is gone")
+    answer = site.client.get(reverse(DEAD_LETTERS), {"queue": "mail"})
+    (group,) = answer.context["groups"]
+    assert group.count == "1"
+    assert [found.pk for found in site.client.get(group.list_url).context["cl"].result_list] == [job.pk]
+    assert "Queue mail" in text(answer)
+    assert len(site.client.get(reverse(DEAD_LETTERS), {"type": "b"}).context["groups"]) == 1
+    assert "There is no dead letter." in text(site.client.get(reverse(DEAD_LETTERS), {"type": "none"}))
+    assert "queue has a NUL" in text(site.client.get(reverse(DEAD_LETTERS), {"queue": "\x00"}))
+
+
+def test_a_group_says_when_its_first_and_its_last_job_ended(site: Site) -> None:
+    for hours in (5, 2, 9):
+        site.make("dead", last_error="x", finished_at=Now() - timedelta(hours=hours))
+    (group,) = groups(site)
+    assert "2 h ago" in group.newest
+    assert "9 h ago" in group.oldest
+
+
+def test_of_many_dead_letters_the_newest_are_grouped_and_the_page_says_so(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in range(5):
+        site.make("dead", last_error=f"number {place // 3}x", finished_at=Now() - timedelta(minutes=place))
+    monkeypatch.setattr(dead_letters, "NEWEST_READ", 3)
+    assert [group.count for group in groups(site)] == ["3"]
+    page = text(site.client.get(reverse(DEAD_LETTERS)))
+    assert "Only the newest 3 are looked at: there are more" in page
+    assert "Of the newest 3 dead letters." in page
+
+
+def test_only_the_largest_groups_are_shown_and_the_page_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "GROUPS_SHOWN", 2)
+    for line in "aabbbc":
+        site.make("dead", last_error=line)
+    assert [group.line for group in groups(site)] == ["b", "a"]
+    assert "Only the 2 largest groups are shown." in text(site.client.get(reverse(DEAD_LETTERS)))
+
+
+def test_an_error_is_masked_and_never_in_an_address(site: Site) -> None:
+    site.make("dead", last_error="OSError: password=hunter2 refused")
+    (group,) = groups(site)
+    page = site.client.get(reverse(DEAD_LETTERS)).content.decode()
+    assert "hunter2" not in page
+    assert "line=" not in group.list_url
+    assert not group.requeue_url
+
+
+def test_markup_in_a_type_or_an_error_is_shown_as_it_is_written(site: Site) -> None:
+    site.make("dead", type=MARKUP, last_error=MARKUP)
+    page = site.client.get(reverse(DEAD_LETTERS)).content.decode()
+    assert MARKUP not in page
+    assert MARKUP in html.unescape(re.sub("<wbr>", "", page))
+
+
+def test_a_requeue_of_a_group_is_offered_to_those_who_may_where_there_is_such_an_act(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(site)
+    monkeypatch.setattr(dead_letters, "bulk_url", lambda query: f"/bulk/?{query}")
+    requeue = groups(site)[0].requeue_url
+    assert requeue == "/bulk/?act=requeue&state=dead-letters&type=a&line=OrderGone%3A+order+%23+is+gone"
+    assert "Requeue all" in text(site.client.get(reverse(DEAD_LETTERS)))
+
+
+def test_who_may_not_requeue_is_offered_none(as_user: As, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "bulk_url", lambda query: f"/bulk/?{query}")
+    site = as_user("view_job")
+    fill(site)
+    assert "Requeue all" not in text(site.client.get(reverse(DEAD_LETTERS)))
+
+
+@pytest.mark.parametrize("name", [DEAD_LETTERS, RETRIES])
+def test_who_may_not_see_jobs_sees_neither_page(as_user: As, name: str) -> None:
+    site = as_user("view_worker")
+    assert site.client.get(reverse(name)).status_code == 403
+    site.client.logout()
+    assert site.client.get(reverse(name)).status_code == 302
+
+
+def test_retries_are_those_that_wait_for_another_attempt_the_next_first(site: Site) -> None:
+    later, soon = (site.make(attempts=2, max_attempts=5, run_at=Now() + timedelta(minutes=m)) for m in (50, 5))
+    site.make()
+    site.make("dead", attempts=3)
+    site.make(attempts=1, parked="type")
+    answer = site.client.get(reverse(RETRIES))
+    assert [job.pk for job in answer.context["cl"].result_list] == [soon.pk, later.pk]
+    assert "due in 5 min 3 of 5" in text(answer)
+    assert "By state" not in text(answer)
+
+
+def test_retries_are_narrowed_and_searched_as_jobs_are(site: Site) -> None:
+    wanted = site.make(attempts=2, queue="mail", last_error="OSError: disk")
+    site.make(attempts=2, queue="mail", last_error="ValueError: x")
+    site.make("dead", queue="mail", last_error="OSError: disk")
+    for query in (
+        {"q": "disk", "queue": "mail"},
+        {"error": "OSERROR"},
+        {"q": str(wanted.pk)},
+        {"error": "disk", "state": "dead"},
+    ):
+        answer = site.client.get(reverse(RETRIES), query)
+        assert [job.pk for job in answer.context["cl"].result_list] == [wanted.pk], query
+
+
+def test_the_lists_lead_to_each_other(site: Site) -> None:
+    for name in (DEAD_LETTERS, RETRIES, "admin:django_jobs_job_changelist"):
+        page = site.client.get(reverse(name)).content.decode()
+        for other in (DEAD_LETTERS, RETRIES, "admin:django_jobs_job_changelist"):
+            assert f'<a href="{reverse(other)}"' in page
+
+
+def test_the_archive_has_neither(site: Site) -> None:
+    assert site.client.get("/admin/django_jobs/archivedjob/retries/").status_code in (302, 404)
+
+
+def test_the_page_of_dead_letters_asks_few_questions(as_user: As) -> None:
+    site = as_user("view_job", "requeue_job")
+    fill(site)
+    with CaptureQueriesContext(connections[site.alias]) as asked:
+        groups(site)
+    assert len(asked) < 12
