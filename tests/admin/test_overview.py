@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from django.template.response import TemplateResponse
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 import django_jobs
 from django_jobs.admin.overview import health, page, queues, workers
@@ -308,5 +309,8 @@ def test_only_pages_that_one_may_see_are_linked_and_the_one_that_is_shown_is_mar
     listed = viewer.list().content.decode()
     assert 'href="/admin/django_jobs/job/" aria-current="page"' in listed
     assert 'aria-current="page">Overview' not in listed
+    dead = site.client.get(reverse("admin:django_jobs_job_dead_letters")).content.decode()
+    assert re.search(r'dead-letters/" aria-current="page"', dead)
+    assert 'job/" aria-current="page"' not in dead
     for address in ("worker/", "pause/add/", "schedule/", "effect/", "archivedjob/", "schedule/add/"):
         assert 'class="dj-nav"' in site.client.get(f"/admin/django_jobs/{address}").content.decode(), address
