@@ -274,6 +274,10 @@ def test_one_form_makes_one_act_and_a_second_one_alike_finds_the_first(engine: E
     )
     assert made
     assert Job.objects.using(engine.alias).filter(type=TYPE).count() == 2
+    # When it is over, the form is not to begin it anew, and another one is.
+    carry_out(first)
+    assert bulk.begin(wanted, token, counted=0, is_capped=False)[1] is False
+    assert bulk.begin(wanted, uuid4(), counted=0, is_capped=False)[1] is True
 
 
 def test_its_job_goes_where_a_live_worker_takes_it(engine: Engine) -> None:

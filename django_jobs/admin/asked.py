@@ -62,7 +62,7 @@ def sought_of(query: Mapping[str, str], *, archived: bool = False, now: datetime
         found["priority"] = _priority(given["priority"])
     if "argument" in given:
         found["argument"] = _argument(given["argument"])
-    return Sought(**found, **_times(given, now))
+    return Sought(**(found | _times(given, now)))
 
 
 def query_of(sought: Sought) -> dict[str, str]:
@@ -153,7 +153,7 @@ def _searched(term: str, archived: bool) -> dict[str, Any]:
 
 def _is_key(term: str) -> bool:
     """Tell whether a job has a key that begins so. Of archived ones there is no index."""
-    return Job.objects.using(jobs_alias()).filter(idempotency_key__startswith=term).exists()
+    return bool(Job.objects.using(jobs_alias()).filter(idempotency_key__startswith=term).exists())
 
 
 def _times(given: Mapping[str, str], now: datetime | None) -> dict[str, datetime]:

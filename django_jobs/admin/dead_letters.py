@@ -24,7 +24,7 @@ from django_jobs.queue.error_text import FoldedLine
 from django_jobs.queue.sought import Sought
 
 # 10 us for each, most of it to find the last line of an error of 2 KiB.
-NEWEST_READ = 40_000
+NEWEST_READ = 25_000
 GROUPS_SHOWN = 100
 NARROWED = {"queue": gettext_lazy("queue"), "type": gettext_lazy("type")}
 

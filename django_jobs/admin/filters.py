@@ -155,12 +155,15 @@ class FreeFilter(admin.ListFilter):
     hidden = ("key", "line")
 
     def __init__(self, request: HttpRequest, params: dict[str, list[str]], model: Any, model_admin: Any) -> None:
-        super().__init__(request, params, model, model_admin)  # type: ignore[arg-type]
-        for name in self.expected_parameters():
+        super().__init__(request, params, model, model_admin)
+        for name in self._names():
             if name in params:
                 self.used_parameters[name] = params.pop(name)[-1]
 
-    def expected_parameters(self) -> list[str]:
+    def expected_parameters(self) -> list[str | None]:
+        return [*self._names()]
+
+    def _names(self) -> list[str]:
         return [*(name for name, _label, _example in self.fields), *self.hidden]
 
     def has_output(self) -> bool:
@@ -171,7 +174,7 @@ class FreeFilter(admin.ListFilter):
 
     def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
         """Return one choice, which the template shows as a form."""
-        names = self.expected_parameters()
+        names = self._names()
         yield {
             "selected": bool(self.used_parameters),
             "fields": [(name, label, self.used_parameters.get(name, ""), hint) for name, label, hint in self.fields],

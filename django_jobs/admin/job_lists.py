@@ -54,7 +54,8 @@ class JobLists(QueueAdmin):
     def get_urls(self) -> list[URLPattern]:
         def at(where: str, view: Any) -> URLPattern:
             name = f"django_jobs_{self.opts.model_name}_{where.replace('-', '_')}"
-            return path(f"{where}/", self.admin_site.admin_view(view), name=name)
+            found: URLPattern = path(f"{where}/", self.admin_site.admin_view(view), name=name)
+            return found
 
         return [at("retries", self.retries_view), at("dead-letters", self.dead_letters_view), *super().get_urls()]
 

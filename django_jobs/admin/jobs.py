@@ -8,5 +8,5 @@ from django_jobs.models import Job
 
 
 @admin.register(Job)
-class JobAdmin(JobPages, JobLists):
+class JobAdmin(JobPages, JobLists):  # type: ignore[misc]
     """Jobs: their list, the page of each, and what may be done to them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Model
@@ -13,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from django_jobs.models import ArchivedJob, Effect, Job, Pause, Schedule, Worker
 
 # Name of the page, its label, and whose rows it shows; those that are not there are left out.
-PAGES: tuple[tuple[str, str, type[Model] | None], ...] = (
+PAGES: tuple[tuple[str, Any, type[Model] | None], ...] = (
     ("app_list", _("Overview"), None),
     ("django_jobs_job_changelist", _("Jobs"), Job),
     ("django_jobs_job_retries", _("Retries"), Job),
@@ -38,7 +39,7 @@ def links(request: HttpRequest) -> list[Link]:
     """Return the pages that whoever asks may see, that which is shown or is above it being marked."""
     found = []
     for name, label, model in PAGES:
-        given = {"app_label": "django_jobs"} if model is None else {}
+        given: Any = {"app_label": "django_jobs"} if model is None else {}
         if (model is None or sees(request, model)) and (url := address(request, name, **given)):
             found.append((label, url))
     below = [url for _label, url in found if request.path.startswith(url)]

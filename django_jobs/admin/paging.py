@@ -209,7 +209,7 @@ class _First(BaseTable):
 
 def first_rows(rows: QuerySet[Any], number: int) -> QuerySet[Any]:
     """Return a question of the first rows of another one, and of no others; they are read in their order."""
-    found = rows.model._default_manager.using(rows.db).all()
+    found: QuerySet[Any] = rows.model._default_manager.using(rows.db).all()
     table = rows.model._meta.db_table
     found.query.get_initial_alias()
     found.query.alias_map[table] = _First(table, rows[:number])

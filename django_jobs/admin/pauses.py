@@ -134,7 +134,7 @@ class PauseAdmin(ResumingAdmin):
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return may_pause(request) or super().has_view_permission(request, obj)
 
-    def response_post_save_add(self, request: HttpRequest, obj: Pause) -> HttpResponse:
+    def response_post_save_add(self, request: HttpRequest, obj: Pause) -> HttpResponseRedirect:
         back = back_to(request, otherwise="")
         return HttpResponseRedirect(back) if back else super().response_post_save_add(request, obj)
 

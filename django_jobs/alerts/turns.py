@@ -22,7 +22,7 @@ def take(engine: Engine) -> Alert | None:
     alerts = Alert.objects.using(engine.alias)
     with transaction.atomic(using=engine.alias):
         free = alerts.untold().filter(Q(taken_until__isnull=True) | Q(taken_until__lt=Clock()))
-        found = free.order_by("id").select_for_update(skip_locked=True).first()
+        found: Alert | None = free.order_by("id").select_for_update(skip_locked=True).first()
         if found is not None:
             alerts.filter(pk=found.pk).update(taken_until=Clock() + TAKEN)
     return found

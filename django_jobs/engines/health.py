@@ -75,7 +75,8 @@ def health(engine: Engine) -> Health | None:
     jobs = _rows(engine, _JOBS)
     if not jobs:
         return None
-    return Health(*jobs[0], oldest_snapshot(engine), [Partition(*row) for row in _rows(engine, _PARTITIONS)])
+    live, dead, size = jobs[0]
+    return Health(live, dead, size, oldest_snapshot(engine), [Partition(*row) for row in _rows(engine, _PARTITIONS)])
 
 
 def oldest_snapshot(engine: Engine) -> Snapshot | None:

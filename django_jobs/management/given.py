@@ -161,8 +161,10 @@ def type_name(value: str | None) -> str | None:
 
 def sought(given: dict[str, Any]) -> Sought:
     """Return what the options of `jobs list` narrow to; of the status, what a span of time is about."""
-    found = {name: _text(given[name], f"--{name}") for name in ("tag", "error", "schedule") if given[name] is not None}
-    times = {name: _moment(given[name], f"--{name}") for name in ("since", "until") if given[name] is not None}
+    found: dict[str, Any] = {
+        name: _text(given[name], f"--{name}") for name in ("tag", "error", "schedule") if given[name] is not None
+    }
+    found |= {name: _moment(given[name], f"--{name}") for name in ("since", "until") if given[name] is not None}
     argument = None if given["argument"] is None else _argument(given["argument"])
     return Sought(
         state=given["status"] if given["status"] in STATES else "",
@@ -171,7 +173,6 @@ def sought(given: dict[str, Any]) -> Sought:
         priority=_priority(given["priority"]),
         argument=argument,
         **found,
-        **times,
     )
 
 

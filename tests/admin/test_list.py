@@ -289,6 +289,13 @@ def test_a_search_that_looks_like_an_argument_is_told_how_one_is_looked_for(site
     assert "<code>kwargs.order_id=42</code>" in site.list(q="order_id=42").content.decode()
 
 
+def test_a_search_leads_to_where_else_the_same_may_be_found(site: Site) -> None:
+    site.make("dead", last_error="SMTP 550")
+    assert '<a href="?error=550">' in site.list(q="550").content.decode()
+    assert '<a href="/admin/django_jobs/job/retries/?error=SMTP">' in site.list(q="SMTP").content.decode()
+    assert "/retries/?" not in site.list(q="SMTP", state="dead").content.decode()
+
+
 def test_lanes_tags_schedules_and_workers_are_offered(site: Site) -> None:
     site.make(queue="b", priority=-7)
     site.make(queue="b", priority=3)

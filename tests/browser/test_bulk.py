@@ -90,7 +90,7 @@ def pages(chrome: Chrome, web: Web) -> Pages:
 
 
 def requeued() -> int:
-    return Job.objects.filter(queue="unserved", status="ready").count()
+    return int(Job.objects.filter(queue="unserved", status="ready").count())
 
 
 def shown(pages: Pages) -> int:

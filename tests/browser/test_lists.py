@@ -88,7 +88,7 @@ def test_dead_letters_lead_to_their_jobs_and_one_list_to_the_others(admin: Pages
     make("failed", last_error="OSError: disk")
     admin.jobs()
     admin.click_link("Dead letters")
-    assert [line.text for line in admin.all("#dead-letters .dj-line")] == [
+    assert [line.text for line in admin.all("#dead-letters .dj-last-line")] == [
         "OrderGone: order # is gone",
         "OSError: disk",
     ]

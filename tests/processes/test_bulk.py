@@ -67,62 +67,62 @@ def test_what_a_step_did_when_its_process_was_killed_in_the_midst_of_it_was_not_
 
 
 def test_killed_between_its_steps_it_goes_on_behind_them(tree: Tree) -> None:
-    fill(tree.alias, 60_000)
+    fill(tree.alias, 30_000)
     act = begin()
     workers = tree.start(*SERVED)
     (pid,) = workers.wait_until_ready()
-    wait_for(lambda: 0 < read(act).done < 60_000, what="it has begun")
+    wait_for(lambda: 0 < read(act).done < 30_000, what="it has begun")
     os.kill(pid, signal.SIGKILL)
     wait_until_done(act)
-    assert (act.done, act.refused) == (60_000, 0)
-    assert_each_once(tree.alias, 60_000)
+    assert (act.done, act.refused) == (30_000, 0)
+    assert_each_once(tree.alias, 30_000)
     job = Job.objects.using(tree.alias).get(pk=act.job_id)
     assert "died" in [cause for _run, cause in ends(job)]
     assert workers.stop() == 0
 
 
 def test_a_stop_ends_it_behind_its_step_uncharged_and_the_next_worker_goes_on(tree: Tree) -> None:
-    fill(tree.alias, 60_000)
+    fill(tree.alias, 30_000)
     act = begin()
     workers = tree.start(*SERVED)
-    wait_for(lambda: 0 < read(act).done < 60_000, what="it has begun")
+    wait_for(lambda: 0 < read(act).done < 30_000, what="it has begun")
     assert workers.stop(timeout=6.0) == 0
     job = Job.objects.using(tree.alias).get(pk=act.job_id)
     assert read(act).state == "running"
     assert state(job)[:3] == ("ready", 0, 0)
     again = tree.start(*SERVED)
     wait_until_done(act)
-    assert_each_once(tree.alias, 60_000)
+    assert_each_once(tree.alias, 30_000)
     assert again.stop() == 0
 
 
 def test_cancelled_while_it_runs_it_ends_at_once_and_resumed_it_does_the_rest(tree: Tree) -> None:
-    fill(tree.alias, 60_000)
+    fill(tree.alias, 30_000)
     act = begin()
     workers = tree.start(*SERVED)
-    wait_for(lambda: 0 < read(act).done < 60_000, what="it has begun")
+    wait_for(lambda: 0 < read(act).done < 30_000, what="it has begun")
     bulk.cancel(act.pk)
     job = Job.objects.using(tree.alias).get(pk=act.job_id)
     tree.wait_for_status(job, "cancelled", timeout=5.0)
     done = read(act).done
-    assert done < 60_000
+    assert done < 30_000
     assert Job.objects.using(tree.alias).filter(queue="unserved", status="ready").count() == done
     bulk.resume(act.pk)
     wait_until_done(act)
-    assert_each_once(tree.alias, 60_000)
+    assert_each_once(tree.alias, 30_000)
     assert workers.stop() == 0
 
 
 def test_a_database_that_goes_away_in_the_midst_of_it_costs_no_attempt(server: postgres.Server, trees: Tree) -> None:
-    fill(trees.alias, 60_000)
+    fill(trees.alias, 30_000)
     act = begin()
     workers = trees.start(*SERVED, settings=OUTAGE_LEASE)
-    wait_for(lambda: 0 < read(act).done < 60_000, what="it has begun")
+    wait_for(lambda: 0 < read(act).done < 30_000, what="it has begun")
     with down(server, (workers, "supervisor"), (workers, "worker")):
         pass
     wait_until_done(act)
-    assert (act.done, act.refused) == (60_000, 0)
-    assert_each_once(trees.alias, 60_000)
+    assert (act.done, act.refused) == (30_000, 0)
+    assert_each_once(trees.alias, 30_000)
     job = Job.objects.using(trees.alias).get(pk=act.job_id)
     trees.wait_for_status(job, "done")
     assert job.attempts == 0

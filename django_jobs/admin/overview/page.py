@@ -77,12 +77,14 @@ def overview(request: HttpRequest) -> Overview:
         found["workers"] = workers.lines(asked)
     if asked and "rates" in found:
         found["rates"] = rates.shown_part(asked)
-    return Overview(asked and asked.now, found, late, span_of(request), sort_of(request))
+    return Overview(asked.now if asked else None, found, late, span_of(request), sort_of(request))
 
 
 def _read(request: HttpRequest, parts: Sequence[Part]) -> tuple[Asked | None, list[str]]:
     """Read the parts in one transaction; when one is too slow, which ends that, the others in another."""
-    asked, late, left = None, [], list(parts)
+    asked: Asked | None = None
+    late: list[str] = []
+    left = list(parts)
     while left and len(late) < PATIENCE:
         try:
             with bounded(seconds=SECONDS) as now:

@@ -42,7 +42,7 @@ def _rows(chosen: QuerySet[Schedule]) -> list[Any]:
     except OperationalError:
         raise
     except UNREADABLE:  # one of them; the others are shown
-        pairs = list(chosen.values("pk", "name", "all_of_them", "all_paused"))
+        pairs = list(chosen.values("pk", "name", "all_of_them", "all_paused"))  # type: ignore[misc]
     read = rows.schedules(chosen.db, [pair["pk"] for pair in pairs], "state")
     found: list[Any] = []
     for pair in pairs:
