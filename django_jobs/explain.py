@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django_jobs import redact
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, EDITED, HISTORY_LIMIT, REQUEUED
+from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, CAME_FROM, EDITED, HISTORY_LIMIT, REQUEUED
 from django_jobs.models import ArchivedJob, Job, Pause, Worker, find
 from django_jobs.models.clock import ClockText
 from django_jobs.models.record import JobRecord
@@ -226,7 +226,8 @@ def _why(job: Job) -> str:
     last = job.history[-1] if job.history else None
     if last and last["run"] == job.token:
         return str(last["error"]) or "no reason given"
-    return job.last_error.strip() or "no reason given"
+    # Of a traceback what it says, and of several the last that was raised.
+    return job.last_error.partition(CAME_FROM)[0].strip().rpartition("\n")[2] or "no reason given"
 
 
 def _age(since: datetime | None, now: datetime) -> str:

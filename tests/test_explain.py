@@ -143,6 +143,15 @@ def test_an_edit_hides_no_reason_why_a_retry_waits(engine: Engine) -> None:
     assert job.explain() == "Attempt 2 of 8 is due in 10 min; the last run ended as 'raised': ValueError: no."
 
 
+def test_of_an_error_with_tracebacks_it_says_what_was_raised_last(engine: Engine) -> None:
+    trace = 'Traceback (most recent call last):\n  File "x", line 1\n'
+    text = f"{trace}OSError: down\n\nwhich came from:\n\n{trace}ValueError: no\n"
+    job = Job.objects.using(engine.alias).create(
+        type=TYPE, payload={"args": [], "kwargs": {}}, status="failed", finished_at=Now(), last_error=text
+    )
+    assert in_whole_seconds(job) == "Failed for good 0 s ago: OSError: down"
+
+
 @pytest.mark.parametrize("status", ["ready", "running", "dead", "failed", "cancelled"])
 def test_no_secret_of_a_job_is_said(engine: Engine, status: str) -> None:
     line = {"run": 1, "cause": "raised", "error": "hunter2 refused", "worker": "h:1", "seconds": 1, "at": "x"}

@@ -136,8 +136,21 @@ def _signature(job_type: JobType) -> str:
     """Return what a caller gives a job, without the context; a default that is secret is masked."""
     given = list(job_type.signature.parameters.values())[job_type.takes_context :]
     parameters = [
-        item.replace(default=redact.MARK) if item.default is not item.empty and redact.hides(item.name) else item
+        item.replace(
+            default=redact.MARK if item.default is not item.empty and redact.hides(item.name) else item.default,
+            annotation=_Bare(item.annotation) if isinstance(item.annotation, str) else item.annotation,
+        )
         for item in given
     ]
     shown_of = job_type.signature.replace(parameters=parameters, return_annotation=Signature.empty)
     return f"{job_type.name.rpartition('.')[2]}{shown_of}"
+
+
+class _Bare:
+    """An annotation that is a text, without quotes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text

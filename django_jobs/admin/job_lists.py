@@ -49,7 +49,7 @@ class JobLists(QueueAdmin):
     )
 
     class Media:
-        css: ClassVar[dict[str, list[str]]] = {"all": ["django_jobs/lists.css"]}
+        css = {"all": ["django_jobs/lists.css"]}
 
     def get_urls(self) -> list[URLPattern]:
         def at(where: str, view: Any) -> URLPattern:

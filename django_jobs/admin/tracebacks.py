@@ -11,13 +11,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 
 from django_jobs.admin.shown import CUT
+from django_jobs.engines.causes import CAME_FROM
 
 SAID_LIMIT = 1_000
 # Longer ones are folded.
 LINES_OPEN = 16
 _FRAME = re.compile(r'^  File "([^"\n]*)", line \d+')
 _BEGINS = "Traceback (most recent call last):"
-_FROM = "\nwhich came from:\n\n"
 _OTHERS = ("site-packages", "dist-packages", "<frozen")
 _PYTHON = (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
 _NOT_OURS = tuple(f"{place}/" for place in (Path(__file__).parent.parent, *_PYTHON))
@@ -41,7 +41,7 @@ def readable(text: str) -> str:
 
 def said(text: str) -> str:
     """Return what an error says: of a chain of them the last, without its traceback."""
-    lines = text.partition(_FROM)[0].strip("\n").split("\n")
+    lines = text.partition(CAME_FROM)[0].strip("\n").split("\n")
     if lines[0].strip() == _BEGINS:
         indented = [place for place, line in enumerate(lines) if line.startswith("  File ")]
         after = indented[-1] + 1 if indented else 1

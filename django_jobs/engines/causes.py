@@ -24,6 +24,8 @@ EDITED = "edited"
 TOO_LATE = "expired"
 ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP, EDITED)
 
+# Between the errors of a chain, in a stored text.
+CAME_FROM = "\nwhich came from:\n\n"
 # Lines of a job's history that are kept: the first, and the last nine.
 HISTORY_LIMIT = 10
 EXPIRED = "The time by which it had to start passed before a worker took it."

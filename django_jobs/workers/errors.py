@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 
 from django_jobs import payload
+from django_jobs.engines.causes import CAME_FROM
 from django_jobs.outcomes import Outcome
 
 ERROR_LIMIT = 20_000
@@ -38,4 +39,4 @@ def full_text(error: BaseException) -> str:
     parts = []
     for link in chain(error, hidden=False):
         parts.append("".join(traceback.format_exception(type(link), link, link.__traceback__, limit=-50, chain=False)))
-    return payload.storable("\nwhich came from:\n\n".join(parts), ERROR_LIMIT)
+    return payload.storable(CAME_FROM.join(parts), ERROR_LIMIT)

@@ -281,3 +281,13 @@ def test_a_filter_by_a_secret_argument_is_refused_here_as_on_the_list(site: Site
     answer = ask(site, state="dead-letters", argument="kwargs.to.id=7")
     assert "argument: kwargs.to.id=7" in text(answer)
     assert "hunter2" not in answer.content.decode()
+
+
+def test_where_nothing_ends_a_statement_a_filter_that_reads_many_rows_is_counted_among_the_newest(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_count, "NEWEST_IDS", 2)
+    make(site.alias, 5)
+    on_sqlite = connections[site.alias].vendor == "sqlite"
+    assert bulk_count.count("requeue", Sought(state="dead", error="away")) == ((2, True) if on_sqlite else (5, False))
+    assert bulk_count.count("requeue", Sought(state="dead")) == (5, False)

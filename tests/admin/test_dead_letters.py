@@ -181,3 +181,10 @@ def test_the_page_of_dead_letters_asks_few_questions(as_user: As) -> None:
     with CaptureQueriesContext(connections[site.alias]) as asked:
         groups(site)
     assert len(asked) < 12
+
+
+@pytest.mark.parametrize("name", [DEAD_LETTERS, RETRIES])
+def test_each_page_has_the_style_of_lists_and_that_of_all_pages(site: Site, name: str) -> None:
+    page = site.client.get(reverse(name)).content.decode()
+    assert "django_jobs/lists.css" in page
+    assert "django_jobs/admin.css" in page

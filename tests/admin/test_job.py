@@ -128,7 +128,7 @@ def test_long_values_are_folded_and_short_ones_are_not(site: Site) -> None:
     page = site.page(job)
     assert page.count("<details") - page.count('<details class="dj-folded"') == 0
     assert page.count('<details class="dj-folded"') == 1
-    assert "1 {&quot;order&quot;: 17}" in text(page)
+    assert "1 number {&quot;order&quot;: 17}" in text(page)
     assert "note &quot;hello&quot;" in text(page)
     assert "3,002 characters" in text(page)
 

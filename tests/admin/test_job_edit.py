@@ -243,7 +243,7 @@ def test_an_edit_from_another_site_is_refused(as_user: As) -> None:
 def test_the_form_says_what_the_function_takes_and_what_becomes_of_the_key(site: Site) -> None:
     job = make(site, idempotency_key="<b>order:17</b>")
     page = site.client.get(reverse("admin:django_jobs_job_edit", args=[job.pk])).content.decode()
-    assert "log_in(user: 'str', token: 'str' = '•••', /, *codes: 'int', tries: 'int' = 3" in html.unescape(page)
+    assert "log_in(user: str, token: str = '•••', /, *codes: int, tries: int = 3" in html.unescape(page)
     assert "the key stands for the new call" in text(page)
     assert "<b>order:17</b>" not in page
 

@@ -143,8 +143,8 @@ def test_the_page_draws_it_without_script_or_another_host(site: Site) -> None:
     kept = [line(1, "raised", 1, 5, marked), line(1, "requeued", 10, 0, marked)]
     found = site.make("dead", history=kept, token=2, created_at=T, last_started_at=at(20), finished_at=at(25))
     page = site.page(found)
-    svg = page.partition('<svg class="dj-line"')[2].partition("</svg>")[0]
-    assert [kind for kind in re.findall(r'rect class="dj-line-(\w+)"', svg) if kind != "lost"] != []
+    svg = page.partition('<svg class="dj-tl"')[2].partition("</svg>")[0]
+    assert [kind for kind in re.findall(r'rect class="dj-tl-(\w+)"', svg) if kind != "lost"] != []
     assert "run 1, 5.0 s, ended as raised: &lt;script&gt;" in svg
     assert marked not in page
     assert "http" not in svg

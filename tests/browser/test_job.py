@@ -30,7 +30,8 @@ def dead() -> Job:
     error = (
         'Traceback (most recent call last):\n  File "/srv/shop/jobs.py", line 7, in log_in\nValueError: s3cret refused'
     )
-    return make("dead", type=log_in.name, payload=PAYLOAD, last_error=error, token=1)
+    times = {"created_at": Now() - timedelta(minutes=5), "last_started_at": Now() - timedelta(minutes=1)}
+    return make("dead", type=log_in.name, payload=PAYLOAD, last_error=error, token=1, **times)
 
 
 def test_a_dead_job_is_requeued_with_other_arguments_once_they_fit(admin: Pages) -> None:
@@ -97,7 +98,7 @@ def test_an_edit_of_what_another_edited_meanwhile_changes_nothing(admin: Pages) 
 def test_the_line_of_a_jobs_time_can_be_seen_and_the_viewer_has_no_act(viewer: Pages) -> None:
     job = dead()
     viewer.job(job)
-    assert viewer.one("svg.dj-line").size["width"] > 500
+    assert viewer.one("svg.dj-tl").size["width"] > 500
     assert viewer.all(".dj-act .button") == []
     viewer.open(f"/admin/django_jobs/job/{job.pk}/edit/")
     assert "403" in viewer.driver.title or "Forbidden" in viewer.driver.page_source
