@@ -10,9 +10,11 @@ import pytest
 
 from django_jobs import Snooze, tracing
 from django_jobs.models import Job
+from django_jobs.workers.runner import Runner
 from tests.app.jobs import nothing
 from tests.engines.common import alter, beside_others, claim
-from tests.processes.test_runner import SETTINGS, Runner, raises, run
+from tests.processes.parts import SETTINGS
+from tests.processes.test_runner import raises, run
 
 if TYPE_CHECKING:
     from django_jobs.engines.base import Engine
@@ -31,8 +33,9 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     kept = InMemorySpanExporter()
     provider = sdk.TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
-    monkeypatch.setattr(tracing.trace, "get_tracer_provider", lambda: provider)
+    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
     monkeypatch.setattr(tracing, "_tracer", lambda: provider.get_tracer("django_jobs"))
+    kept.provider = provider  # type: ignore[attr-defined, unused-ignore]
     yield kept
     provider.shutdown()
 
@@ -45,7 +48,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
-    monkeypatch.setattr(tracing.metrics, "get_meter", provider.get_meter)
+    monkeypatch.setattr("opentelemetry.metrics.get_meter", provider.get_meter)
     tracing._instruments.cache_clear()
     yield reader
     tracing._instruments.cache_clear()
@@ -186,6 +189,6 @@ def test_what_was_recorded_is_sent_before_a_process_ends(spans: Any, monkeypatch
         asked.append(timeout_millis)
         raise OSError("no collector")
 
-    monkeypatch.setattr(tracing.trace.get_tracer_provider(), "force_flush", force_flush)
+    monkeypatch.setattr(spans.provider, "force_flush", force_flush)
     tracing.flush()
     assert asked == [2000]

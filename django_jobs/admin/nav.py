@@ -39,19 +39,19 @@ def links(request: HttpRequest) -> list[Link]:
     """Return the pages that whoever asks may see, that which is shown or is above it being marked."""
     found = []
     for name, label, model in PAGES:
-        given: Any = {"app_label": "django_jobs"} if model is None else {}
-        if (model is None or sees(request, model)) and (url := address(request, name, **given)):
+        of = [] if model else ["django_jobs"]
+        if (model is None or sees(request, model)) and (url := address(request, name, *of)):
             found.append((label, url))
     below = [url for _label, url in found if request.path.startswith(url)]
     here = max(below, key=len, default="")
     return [Link(label, url, url == here) for label, url in found]
 
 
-def address(request: HttpRequest, name: str, *args: object, query: dict[str, str] | None = None, **given: str) -> str:
+def address(request: HttpRequest, name: str, *args: object, query: dict[str, str] | None = None) -> str:
     """Return where a page of the admin is that is asked for; empty if it has no such page."""
     site = getattr(request, "current_app", None)
     try:
-        url = reverse(f"admin:{name}", args=args, kwargs=given or None, current_app=site)
+        url = reverse(f"admin:{name}", args=args, current_app=site)
     except NoReverseMatch:
         return ""
     return f"{url}?{urlencode(query)}" if query else url

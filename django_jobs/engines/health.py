@@ -76,7 +76,8 @@ def health(engine: Engine) -> Health | None:
     if not jobs:
         return None
     live, dead, size = jobs[0]
-    return Health(live, dead, size, oldest_snapshot(engine), [Partition(*row) for row in _rows(engine, _PARTITIONS)])
+    partitions = [Partition(*row) for row in _rows(engine, _PARTITIONS)]
+    return Health(live, dead, size, oldest_snapshot(engine), partitions)
 
 
 def oldest_snapshot(engine: Engine) -> Snapshot | None:

@@ -40,7 +40,7 @@ def options(parser: CommandParser) -> CommandParser:
 
 def tell_of_wrong_options(parser: CommandParser) -> None:
     """Have options that cannot be used end as unknown: argparse would end with 2, which is CRITICAL to whoever reads it."""
-    parser.error = _wrong_options  # type: ignore[method-assign, assignment]
+    parser.error = _wrong_options  # type: ignore[method-assign]
 
 
 def run(options: dict[str, Any], write: Callable[[str], object]) -> int:

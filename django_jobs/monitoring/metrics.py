@@ -5,13 +5,12 @@ It needs the package prometheus_client. Add the collector to a registry of the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.utils import floatToGoString
 
 from django_jobs import report
 from django_jobs.engines import engine, jobs_alias
@@ -25,7 +24,7 @@ from django_jobs.queue.stat_totals import totals
 
 SECONDS = 5.0
 MOST = 10_000
-ENDS = [floatToGoString(end) for end in (*CLASSES, float("inf"))]
+ENDS = [*map(repr, CLASSES), "+Inf"]
 LABELS = ("queue", "type")
 COUNTERS = {
     "done": ("done", "Runs that were the end of a job, done."),
@@ -66,7 +65,7 @@ def _metrics(engine: Engine) -> Iterator[Metric]:
     yield from _tables(engine)
 
 
-def _gauge(name: str, text: str, labels: Sequence[str], values: dict[tuple[str, ...], float]) -> Metric:
+def _gauge(name: str, text: str, labels: Sequence[str], values: Mapping[Any, float]) -> Metric:
     found = GaugeMetricFamily(f"django_jobs_{name}", text, labels=labels)
     for key, value in sorted(values.items()):
         found.add_metric(list(key), value)
@@ -86,7 +85,7 @@ def _depths(engine: Engine) -> Iterator[Metric]:
     yield _gauge("dead_letters", f"Jobs that want a person; {MOST} stands for that many or more.", ["status"], ended)
 
 
-def _running(engine: Engine) -> dict[tuple[str, ...], float]:
+def _running(engine: Engine) -> dict[tuple[str], int]:
     with engine.connection.cursor() as cursor:
         cursor.execute(
             "SELECT type, count(*) FROM (SELECT type FROM django_jobs_job WHERE status = 'running' LIMIT %s) found GROUP BY type",

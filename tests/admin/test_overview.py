@@ -12,13 +12,16 @@ from django.db.models.functions import Now
 from django.template.response import TemplateResponse
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 import django_jobs
 from django_jobs.admin.overview import health, page, queues, workers
 from django_jobs.models import Job, Schedule, ScheduleState, Stat, Worker
 from tests.admin.conftest import As
 from tests.admin.front import cells, front, stat, tile
+from tests.admin.schedules import make
 from tests.admin.site import Site, text
+from tests.admin.test_schedule_acts import UNREADABLE
 from tests.app.jobs import nothing
 from tests.engines.common import on_postgresql
 from tests.threads import Session
@@ -192,6 +195,17 @@ def test_schedules_show_when_they_fire_next_and_which_are_in_trouble(site: Site)
     assert "4 in all. Paused: 1." in part
 
 
+def test_a_schedule_whose_row_cannot_be_read_is_shown_as_broken_beside_the_others(site: Site) -> None:
+    made = [make(site, name) for name in ("fine", "odd")]
+    with connections[site.alias].cursor() as cursor:
+        values = UNREADABLE[site.alias]
+        cursor.execute(f"UPDATE django_jobs_schedule SET {values} WHERE id = %s", [made[1].pk])
+    part = text(front(site).partition('id="schedules"')[2].partition("</section>")[0])
+    assert "fine tests. app. jobs. nothing ok" in part
+    assert re.search(r"odd broken Its row cannot be read: ", part)
+    assert "2 in all." in part
+
+
 @on_postgresql
 def test_the_health_of_the_tables_is_shown_with_who_holds_the_oldest_snapshot(site: Site, other: Session) -> None:
     other.begin()
@@ -295,5 +309,9 @@ def test_only_pages_that_one_may_see_are_linked_and_the_one_that_is_shown_is_mar
     listed = viewer.list().content.decode()
     assert 'href="/admin/django_jobs/job/" aria-current="page"' in listed
     assert 'aria-current="page">Overview' not in listed
+    dead = site.client.get(reverse("admin:django_jobs_job_dead_letters")).content.decode()
+    nav = re.search(r'<nav class="dj-nav".*?</nav>', dead, re.DOTALL)
+    assert nav
+    assert re.findall(r'aria-current="page">(.*?)<', nav[0]) == ["Dead letters"]
     for address in ("worker/", "pause/add/", "schedule/", "effect/", "archivedjob/", "schedule/add/"):
         assert 'class="dj-nav"' in site.client.get(f"/admin/django_jobs/{address}").content.decode(), address

@@ -12,7 +12,7 @@ import pytest
 
 from django_jobs import pause
 from django_jobs.models import Schedule, ScheduleState
-from django_jobs.models.clock import Clock
+from django_jobs.models.clock import Clock, database_now
 from django_jobs.monitoring import check
 from django_jobs.monitoring.levels import Level, Measured, line, worst
 from tests.acts import dead
@@ -134,7 +134,8 @@ def test_types_that_nobody_knows_are_a_warning_when_their_jobs_wait_long(engine:
 
 def test_schedules_that_are_overdue_or_broken_are_warnings(engine: Engine) -> None:
     worker(engine)
-    for name, values in {"late": {"wake_at": Clock() - timedelta(minutes=1)}, "wrong": {"error": "no"}}.items():
+    states: dict[str, dict[str, Any]] = {"late": {"wake_at": Clock() - timedelta(minutes=1)}, "wrong": {"error": "no"}}
+    for name, values in states.items():
         made = Schedule.objects.using(engine.alias).create(name=name, type=nothing.name, expression="0 0 1 1 *")
         ScheduleState.objects.using(engine.alias).filter(schedule=made).update(**values)
     found = Exited("check")
@@ -145,9 +146,9 @@ def test_schedules_that_are_overdue_or_broken_are_warnings(engine: Engine) -> No
 
 def test_clocks_that_are_apart_are_a_warning(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     worker(engine)
-    real = check.database_now
+    real = database_now
     assert abs(check.skew(engine.alias)) < 1
-    monkeypatch.setattr(check, "database_now", lambda alias: real(alias) - timedelta(seconds=30))
+    monkeypatch.setattr("django_jobs.monitoring.check.database_now", lambda alias: real(alias) - timedelta(seconds=30))
     assert 29 < check.skew(engine.alias) < 31
     found = Exited("check")
     assert (found.code, "the clocks of this host and the database are 30.0 s apart" in found.out) == (1, True)

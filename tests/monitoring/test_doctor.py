@@ -15,8 +15,7 @@ from django_jobs import pause, registry
 from django_jobs.doctor import server, tables
 from django_jobs.doctor.examine import examine
 from django_jobs.models import Effect, Pause, Schedule, ScheduleState, Worker
-from django_jobs.models.clock import Clock
-from django_jobs.monitoring import check
+from django_jobs.models.clock import Clock, database_now
 from tests.acts import dead
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone, beside_others, enqueue, on_postgresql, order, sql
@@ -266,8 +265,8 @@ def test_connections_that_are_almost_used_up(engine: Engine) -> None:
 
 
 def test_clocks_that_are_apart(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = check.database_now
-    monkeypatch.setattr(check, "database_now", lambda alias: real(alias) - timedelta(seconds=30))
+    real = database_now
+    monkeypatch.setattr("django_jobs.monitoring.check.database_now", lambda alias: real(alias) - timedelta(seconds=30))
     assert found(engine) == ["clock_skew"]
     assert "30.0 s ahead of the database's" in said("clock_skew")
 

@@ -18,7 +18,7 @@ from django_jobs.models.clock import Clock, database_now, for_row
 from django_jobs.models.stat import CLASSES
 from django_jobs.queue import stats
 from tests.acts import dead
-from tests.app.jobs import nothing
+from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone, alter, claim, enqueue, on_postgresql, sql
 from tests.monitoring.common import due, silence, worker
 from tests.test_stats import make
@@ -184,7 +184,7 @@ def test_names_are_escaped_and_nothing_secret_is_told(engine: Engine) -> None:
     odd = 'a"b\\c\nd{}'
     minute = for_row(database_now(engine.alias).replace(second=0, microsecond=0), engine.alias)
     Stat.objects.using(engine.alias).create(minute=minute, queue="q", type=odd, done=7, runs=[], waits=[])
-    job = nothing.using(idempotency_key=SECRET).enqueue(SECRET)
+    job = leave_effect.using(idempotency_key=SECRET).enqueue(SECRET)
     alter(engine, job.pk, last_error=SECRET, result=SECRET)
     pause(type=nothing, why=SECRET, by=SECRET)
     worker(engine, host=SECRET)

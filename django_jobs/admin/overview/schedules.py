@@ -36,13 +36,13 @@ def read(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _rows(chosen: QuerySet[Schedule]) -> list[Any]:
+def _rows(chosen: QuerySet[Any]) -> list[Any]:
     try:
         return list(chosen.select_related("state"))
     except OperationalError:
         raise
     except UNREADABLE:  # one of them; the others are shown
-        pairs = list(chosen.values("pk", "name", "all_of_them", "all_paused"))  # type: ignore[misc]
+        pairs = list(chosen.values("pk", "name", "all_of_them", "all_paused"))
     read = rows.schedules(chosen.db, [pair["pk"] for pair in pairs], "state")
     found: list[Any] = []
     for pair in pairs:
