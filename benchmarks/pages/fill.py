@@ -94,7 +94,7 @@ def _of(names: list[str], number: str) -> str:
 COLUMNS = "type, queue, priority, payload, idempotency_key, meta"
 # Of row n. The number of the type is not that of the rest, so that each type has jobs of each kind.
 VALUES = f"""
-{_of(TYPES, "n / 3")}, {_of(QUEUES, "n / 7")}, (ARRAY[0, 0, 0, 10, -10])[1 + n % 5],
+{_of(TYPES, "n * 31 / 7")}, {_of(QUEUES, "n / 7")}, (ARRAY[0, 0, 0, 10, -10])[1 + n % 5],
 jsonb_build_object('args', jsonb_build_array(n % 10000, 'customer-' || n % 977),
                    'kwargs', jsonb_build_object('order_id', n, 'channel', (ARRAY['web', 'app', 'shop'])[1 + n % 3])),
 CASE WHEN n % 4 = 0 THEN 'order:' || n END,

@@ -34,7 +34,7 @@ class QueueAdmin(_Admin):
     sortable_by = ()  # an index serves the order of each list, and no other order
 
     class Media:
-        css = {"all": ["django_jobs/admin.css"]}
+        css = {"all": ["django_jobs/beside.css", "django_jobs/admin.css"]}
         js = ["django_jobs/admin.js"]
 
     @property
@@ -49,6 +49,9 @@ class QueueAdmin(_Admin):
         model: type[Model] = self.model
         found: QuerySet[Any] = model._default_manager.using(jobs_alias()).annotate(clock=Now())
         return found
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        return False  # a list names what it may be narrowed by; all else could ask for a look at every row
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

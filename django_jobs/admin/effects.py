@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Max, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Max, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.html import format_html, format_html_join
@@ -65,7 +64,20 @@ class EffectChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        self.result_list = _with_job_status(self.result_list)
         self.full_result_count = self.result_count  # else the search says a number that may be the limit
+
+
+def _with_job_status(effects: Iterable[Any]) -> list[Any]:
+    """Return the effects, each with the status of its job, in one question for all: a page far back passes over many."""
+    found = list(effects)
+    ids = {effect.job_id for effect in found if effect.job_id is not None}
+    statuses: dict[int, str] = {}
+    for model in (ArchivedJob, Job):
+        statuses.update(model._default_manager.using(jobs_alias()).filter(pk__in=ids).values_list("pk", "status"))
+    for effect in found:
+        effect.job_status = statuses.get(effect.job_id)
+    return found
 
 
 @admin.register(Effect)
@@ -77,14 +89,6 @@ class EffectAdmin(EffectActsAdmin):
     search_help_text = gettext_lazy("The key of an effect, all of it.")
 
     # The list.
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        found = super().get_queryset(request)
-        assert isinstance(found, EffectQuerySet)
-        of_job = (
-            model._default_manager.using(jobs_alias()).filter(pk=OuterRef("job_id")) for model in (Job, ArchivedJob)
-        )
-        return found.annotate(job_status=Coalesce(*(Subquery(rows.values("status")) for rows in of_job)))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[EffectChangeList]:
         return EffectChangeList
@@ -122,6 +126,7 @@ class EffectAdmin(EffectActsAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         effect = self.get_object(request, unquote(object_id))
+        _with_job_status([effect] if effect is not None else [])
         if effect is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
         if not self.has_view_permission(request, effect):

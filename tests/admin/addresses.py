@@ -149,17 +149,16 @@ def _json(name: str, text: str) -> Any:
             return {text: [text, {text: text}]}
 
 
-def acts() -> list[str]:
-    """Return the names of all acts that a list offers to one who may do everything."""
-    found = {str(getattr(name, "__name__", name)) for admin in _admins() for name in admin.actions or ()}
-    assert {"requeue", "cancel"} <= found
-    return sorted(found | {"delete_selected"})
+def acts(address: Address) -> list[str]:
+    """Return the names of the acts that may be asked for at an address: those that a list offers, else the page's own."""
+    if not address.name.endswith("_changelist"):
+        return [""]
+    (admin,) = (admin for model, admin in admin_site._registry.items() if _is(model, address.model))
+    return sorted({*(str(getattr(name, "__name__", name)) for name in admin.actions or ()), "delete_selected"})
 
 
-def _admins() -> Iterator[Any]:
-    for model, admin in admin_site._registry.items():
-        if model._meta.app_label == "django_jobs":
-            yield admin
+def _is(model: type[models.Model], name: str) -> bool:
+    return (model._meta.app_label, model._meta.model_name) == ("django_jobs", name)
 
 
 def form(act: str, address: Address, rows: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import pytest
 from django.db.models.functions import Now
 
 from tests.admin import addresses
-from tests.admin.addresses import Address
 from tests.admin.site import FINAL, Site
 
 pytestmark = [pytest.mark.django_db(databases="__all__")]
@@ -89,7 +88,7 @@ def test_no_list_obeys_its_address(site: Site, query: str) -> None:
 
 def test_no_answer_to_an_act_obeys_what_the_row_or_the_reason_holds(site: Site) -> None:
     wrong = {}
-    for address, act in ((found, act) for found in ALL for act in acts_of(found)):
+    for address, act in ((found, act) for found in ALL for act in addresses.acts(found)):
         rows = addresses.rows(site.alias, MARKUP)
         values = addresses.form(act, address, rows) | {"why": MARKUP}
         for form in (values, {**values, "confirmed": "", "post": ""}):
@@ -98,7 +97,3 @@ def test_no_answer_to_an_act_obeys_what_the_row_or_the_reason_holds(site: Site) 
         for row in rows.values():
             type(row)._default_manager.using(site.alias).filter(pk=row.pk).delete()
     assert wrong == {}
-
-
-def acts_of(address: Address) -> list[str]:
-    return addresses.acts() if address.name.endswith("_changelist") else [""]
