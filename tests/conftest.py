@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.utils import translation
 
 from django_jobs import engines
 from django_jobs.engines import engine as engine_of
@@ -33,6 +34,13 @@ def schedules_of_the_code(monkeypatch: pytest.MonkeyPatch) -> dict[str, code.Cod
     """Leave out the schedules of the example's jobs; return them for those who ask."""
     monkeypatch.setattr(code, "_schedules", {})
     return SHOPS_SCHEDULES
+
+
+@pytest.fixture(autouse=True)
+def own_language() -> Iterator[None]:
+    """Forget in which language the last page was asked for."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(scope="session", autouse=True)
