@@ -93,7 +93,7 @@ class BulkActAdmin(QueueAdmin):
         form = BulkForm(act, request.POST if request.method == "POST" else None)
         if form.is_valid() and (begun := self._begin(request, act, sought, form.cleaned_data)) is not None:
             return HttpResponseRedirect(reverse("admin:django_jobs_bulkact_change", args=[begun.pk]))
-        return self._confirmation(request, act, sought, form)
+        return self._confirmation(request, act, sought, form, bulk_count.survey(act, sought))
 
     def _back(self, request: HttpRequest, why: str) -> HttpResponse:
         messages.warning(request, why)
@@ -126,8 +126,9 @@ class BulkActAdmin(QueueAdmin):
         return _("%(what)s, all that were found by (%(filter)s), %(number)s jobs: %(why)s") % words
 
     @bounded_page
-    def _confirmation(self, request: HttpRequest, act: str, sought: Sought, form: BulkForm) -> HttpResponse:
-        found = bulk_count.survey(act, sought)
+    def _confirmation(
+        self, request: HttpRequest, act: str, sought: Sought, form: BulkForm, found: bulk_count.Survey
+    ) -> HttpResponse:
         kind = BulkAct.Act(act)
         alike = next((other for other in under_way() if (other.act, other.sought) == (act, sought.as_json())), None)
         context = {

@@ -8,17 +8,17 @@ from typing import Any
 from django_jobs.engines.base import Engine
 from django_jobs.engines.sql import statement
 
-# Of a partitioned table each part is counted for itself.
-_JOBS = """
-SELECT pg_stat_get_live_tuples(oid), pg_stat_get_dead_tuples(oid), pg_total_relation_size(oid)
+# The table of jobs, and behind it the parts of the archive, each of which is counted for itself.
+_TABLES = """
+SELECT false AS is_part, oid::regclass::text, pg_total_relation_size(oid), pg_stat_get_live_tuples(oid),
+       pg_stat_get_dead_tuples(oid)
   FROM pg_class
  WHERE oid = to_regclass('django_jobs_job')
-"""
-_PARTITIONS = """
-SELECT inhrelid::regclass::text, pg_total_relation_size(inhrelid), pg_stat_get_live_tuples(inhrelid)
+UNION ALL
+SELECT true, inhrelid::regclass::text, pg_total_relation_size(inhrelid), pg_stat_get_live_tuples(inhrelid), 0
   FROM pg_inherits
  WHERE inhparent = to_regclass('django_jobs_archivedjob')
- ORDER BY 1
+ ORDER BY 1, 2
 """
 
 
@@ -69,15 +69,14 @@ class Health:
 
 
 def health(engine: Engine) -> Health | None:
-    """Return how the tables are doing, in three statements; None on SQLite, or when the table of jobs is not there."""
+    """Return how the tables are doing, in two statements; None on SQLite, or when the table of jobs is not there."""
     if engine.name != "postgresql":
         return None
-    jobs = _rows(engine, _JOBS)
-    if not jobs:
+    jobs, *parts = _rows(engine, _TABLES) or [(True,)]
+    if jobs[0]:
         return None
-    live, dead, size = jobs[0]
-    partitions = [Partition(*row) for row in _rows(engine, _PARTITIONS)]
-    return Health(live, dead, size, oldest_snapshot(engine), partitions)
+    _is_part, _name, size, live, dead = jobs
+    return Health(live, dead, size, oldest_snapshot(engine), [Partition(*part[1:4]) for part in parts])
 
 
 def oldest_snapshot(engine: Engine) -> Snapshot | None:
