@@ -134,7 +134,11 @@ def rate(act: Any) -> float | None:
     if act.began_at is None or act.stepped_at is None:
         return None
     passed = (act.stepped_at - act.began_at).total_seconds()
-    return (act.handled - act.began_with) / passed if passed > 0 else None
+    if passed <= 0:
+        return None
+    now: float = (act.handled - act.began_with) / passed
+    # The first helping of a pace comes at once.
+    return now if act.per_minute is None else min(now, act.per_minute / 60)
 
 
 def pace(act: BulkAct) -> str:

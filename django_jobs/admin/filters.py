@@ -51,10 +51,10 @@ class StateFilter(_Choices):
 
     def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
         return [
-            ("due", _("due, or held by a pause")),
+            ("due", _("due")),
             ("later", _("scheduled for later")),
             ("retries", _("retries")),
-            ("parked", _("parked")),
+            ("parked", _("parked (paused, type unknown, suspect)")),
             ("running", _("running")),
             ("done", _("done")),
             ("dead-letters", _("dead letters (dead or failed)")),

@@ -178,6 +178,19 @@ def as_clock(moment: datetime | None, clock: datetime) -> datetime | None:
     return timezone.make_naive(moment) if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
+def worker_state(worker: Any) -> tuple[str, str]:
+    """Return the state of a worker, marked as live or not, as a word for style sheets and in the words of people."""
+    if not worker.live:
+        return "silent", _("silent")
+    match worker.asked:
+        case Worker.Asked.STOP:
+            return "stopping", _("stopping")
+        case Worker.Asked.QUIET:
+            return "quiet", _("quiet")
+        case _:
+            return "live", _("live")
+
+
 def worker_link(worker: Worker) -> str:
     return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_worker_change", args=[worker.pk]), worker)
 

@@ -59,15 +59,7 @@ class WorkerAdmin(WorkerActsAdmin):
 
     @admin.display(description=gettext_lazy("state"))
     def state(self, worker: Any) -> str:
-        if not worker.live:
-            slug, word = "silent", _("silent")
-        elif worker.asked == Worker.Asked.STOP:
-            slug, word = "stopping", _("stopping")
-        elif worker.asked == Worker.Asked.QUIET:
-            slug, word = "quiet", _("quiet")
-        else:
-            slug, word = "live", _("live")
-        return format_html('<span class="dj-state dj-state-{}">{}</span>', slug, word)
+        return format_html('<span class="dj-state dj-state-{}">{}</span>', *shown.worker_state(worker))
 
     @admin.display(description=gettext_lazy("queues"))
     def queues_(self, worker: Worker) -> str:

@@ -96,7 +96,7 @@ def test_a_job_is_cancelled_only_after_the_second_page(admin: Pages) -> None:
     job = make()
     admin.job(job)
     admin.click("#cancel")
-    admin.click_link("No, take me back")
+    admin.click_link("No, go back")
     assert job.refresh().status == "ready"
     admin.click("#cancel")
     admin.one("#why").send_keys("a double")

@@ -12,6 +12,7 @@ from django_jobs.admin.bounded import SECONDS, TooSlow, bounded
 from django_jobs.admin.nav import sees
 from django_jobs.admin.overview import health, queues, rates, schedules, workers
 from django_jobs.admin.overview.asked import Asked, sort_of, span_of
+from django_jobs.admin.overview.concerns import concerns
 from django_jobs.admin.pausing import in_force
 from django_jobs.measures.rates import SPANS
 from django_jobs.models import Job, Pause, Schedule, Worker
@@ -73,10 +74,12 @@ def overview(request: HttpRequest) -> Overview:
     found = dict(asked.found) if asked else {}
     if asked and "depths" in found:
         found["tiles"], found["queues"] = queues.tiles(asked), queues.lines(asked)
-    if asked and "workers" in found:
-        found["workers"] = workers.lines(asked)
+    if asked:
+        found["concerns"] = concerns(asked)
     if asked and "rates" in found:
         found["rates"] = rates.shown_part(asked)
+    if asked and "workers" in found:
+        found["workers"] = workers.lines(asked)
     return Overview(asked.now if asked else None, found, late, span_of(request), sort_of(request))
 
 

@@ -166,6 +166,9 @@ def _workers(asked: Asked) -> Tile:
     text = figures.number(found.live)
     if found.total > found.live:
         text = _("%(live)s of %(all)s") % {"live": text, "all": figures.number(found.total)}
+    quiet = found.live - found.working
     hint = "" if found.live else _("nothing runs: start runworkers")
+    if quiet:
+        hint = _("asked to claim nothing more: %s") % figures.number(quiet)
     url = address(asked.request, "django_jobs_worker_changelist")
-    return Tile("workers", _("workers live"), text, url, hint, is_bad=not found.live)
+    return Tile("workers", _("workers live"), text, url, hint, is_bad=not found.working)

@@ -62,6 +62,8 @@ def _line(asked: Asked, schedule: Any) -> dict[str, Any]:
     at = state and (state.next_run_at or state.wake_at)
     due = at and from_row(at, asked.alias)
     return {
+        "plain_name": schedule.name,
+        "condition": condition.state,
         "name": shown.schedule_link(schedule.pk, schedule.name),
         "type": shown.name(schedule.type) if schedule.type != schedule.name else "",
         "state": schedule_list.badge(condition),

@@ -19,11 +19,15 @@ WORKERS_SHOWN, RUNS_SHOWN, RUNS_OF_ONE = 50, 500, 20
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The first workers, the live ones before the others, each with the time as `clock`; and how many there are."""
+    """The first workers, the live ones before the others, each with the time as `clock`; and how many there are.
+
+    `working`: how many live ones were not asked to claim nothing more.
+    """
 
     rows: list[Any]
     total: int
     live: int
+    working: int
 
 
 def read(asked: Asked) -> Found:
@@ -33,9 +37,12 @@ def read(asked: Asked) -> Found:
         live=Case(When(beats, then=Value(True)), default=Value(False), output_field=BooleanField()),
         all_of_them=Window(Count("pk")),
         all_live=Window(Count("pk", filter=beats)),
+        all_working=Window(Count("pk", filter=beats & Q(asked=Worker.Asked.NOTHING))),
     )
     found = list(rows.defer("types").order_by("-live", "host", "pid")[:WORKERS_SHOWN])
-    return Found(found, found[0].all_of_them, found[0].all_live) if found else Found([], 0, 0)
+    if not found:
+        return Found([], 0, 0, 0)
+    return Found(found, found[0].all_of_them, found[0].all_live, found[0].all_working)
 
 
 def running(asked: Asked) -> list[Job]:
@@ -62,7 +69,7 @@ def lines(asked: Asked) -> dict[str, Any]:
 def _line(worker: Any, runs: list[Job]) -> dict[str, Any]:
     return {
         "process": shown.worker_link(worker),
-        "state": ("live", _("live")) if worker.live else ("silent", _("silent")),
+        "state": shown.worker_state(worker),
         "queues": _("all") if worker.queues is None else ", ".join(map(str, worker.queues)),
         "busy": _("%(busy)s of %(threads)s") % {"busy": len(runs), "threads": worker.threads},
         "heartbeat": shown.age(worker.heartbeat_at, worker.clock),

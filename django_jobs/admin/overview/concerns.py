@@ -1,0 +1,120 @@
+"""What somebody should look at, by what the page has read anyway: no question is asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_jobs.admin import figures
+from django_jobs.admin.nav import address, jobs_address
+from django_jobs.admin.overview.asked import Asked
+from django_jobs.conf import conf
+from django_jobs.models import Pause, Worker
+from django_jobs.monitoring.check import Thresholds
+
+QUEUES_NAMED = 5
+
+
+class Concern(NamedTuple):
+    """A sentence, and where one sees more of it; empty for nowhere."""
+
+    text: str
+    url: str = ""
+
+
+def concerns(asked: Asked) -> list[Concern]:
+    """Return what is wrong or soon will be, the worst first."""
+    found = asked.found
+    every: list[Iterator[Concern]] = []
+    if "workers" in found:
+        every.append(_of_workers(asked))
+    if "depths" in found:
+        every.append(_of_what_waits(asked))
+    if "schedules" in found:
+        every.append(_of_schedules(asked))
+    if found.get("health"):
+        every.append(_of_tables(asked))
+    return [concern for some in every for concern in some]
+
+
+def _of_workers(asked: Asked) -> Iterator[Concern]:
+    found = asked.found["workers"]
+    url = address(asked.request, "django_jobs_worker_changelist")
+    if not found.live:
+        yield Concern(_("No worker is live: nothing runs until runworkers is started."), url)
+    elif found.working == 0:
+        yield Concern(_("All live workers were asked to claim nothing more: no job is started."), url)
+    elif "depths" in asked.found and (names := _unserved(asked)):
+        text = _("No live worker that claims jobs serves: %s, where jobs are due.")
+        yield Concern(text % ", ".join(names[:QUEUES_NAMED]), url)
+    if silent := found.total - found.live:
+        text = ngettext(
+            "One worker is silent: its process was killed, its host is gone, or it is cut off from the database.",
+            "%(number)s workers are silent: their processes were killed, their hosts are gone, or cut off from the database.",
+            silent,
+        )
+        yield Concern(text % {"number": figures.number(silent)}, url)
+
+
+def _unserved(asked: Asked) -> list[str]:
+    """Return the queues in which jobs are due and no worker claims; unknown where not all workers were read."""
+    found = asked.found["workers"]
+    if found.total > len(found.rows):
+        return []
+    working = [worker for worker in found.rows if worker.live and worker.asked == Worker.Asked.NOTHING]
+    if any(worker.queues is None for worker in working):
+        return []
+    served = {str(queue) for worker in working for queue in worker.queues}
+    due = [queue.queue for queue in asked.found["depths"].queues if queue.due]
+    return [name for name in due if name not in served | _paused(asked, Pause.Kind.QUEUE)]
+
+
+def _paused(asked: Asked, kind: str) -> set[str]:
+    return {pause.name for pause in asked.found.get("pauses", ()) if pause.kind == kind}
+
+
+def _of_what_waits(asked: Asked) -> Iterator[Concern]:
+    depths, request = asked.found["depths"], asked.request
+    limits = Thresholds.of(conf())
+    paused = _paused(asked, Pause.Kind.QUEUE)
+    for queue in depths.queues:
+        late = queue.oldest is not None and limits.age_warning is not None and queue.oldest > limits.age_warning
+        if late and queue.queue not in paused:
+            text = _("In the queue %(queue)s a job is due for %(age)s.")
+            values = {"queue": queue.queue, "age": figures.seconds(queue.oldest)}
+            yield Concern(text % values, jobs_address(request, "due", queue=queue.queue))
+    if suspects := sum(queue.suspects for queue in depths.queues):
+        text = _("Suspects, which may have killed their process, wait to be run alone: %s.")
+        yield Concern(text % figures.number(suspects), jobs_address(request, "parked"))
+    parked = sum(queue.parked for queue in depths.queues)
+    if parked and not asked.found.get("pauses"):
+        text = _("Parked although nothing is paused, since no worker that met them knows their type: %s.")
+        yield Concern(text % figures.number(parked), jobs_address(request, "parked"))
+    if depths.dead_letters:
+        text = _("Dead letters, which run again only when a person says so: %s.")
+        shown = figures.capped(depths.dead_letters, max(depths.dead, depths.failed) >= depths.most)
+        yield Concern(text % shown, address(request, "django_jobs_job_dead_letters"))
+
+
+def _of_schedules(asked: Asked) -> Iterator[Concern]:
+    wrong: dict[Any, list[str]] = {}
+    for line in asked.found["schedules"]["lines"]:
+        wrong.setdefault(line["condition"], []).append(line["plain_name"])
+    url = address(asked.request, "django_jobs_schedule_changelist")
+    words = {
+        "broken": _("Schedules that cannot fire: %s."),
+        "overdue": _("Schedules that should have fired and have not: %s."),
+        "orphaned": _("Schedules whose code is gone: %s."),
+    }
+    for state, text in words.items():
+        if state in wrong:
+            yield Concern(text % ", ".join(wrong[state]), url)
+
+
+def _of_tables(asked: Asked) -> Iterator[Concern]:
+    for label, value, is_bad in asked.found["health"]["facts"]:
+        if is_bad:
+            yield Concern(f"{str(label).capitalize()}: {value}.", "#health")

@@ -1,0 +1,119 @@
+"""What the overview says somebody should look at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+import django_jobs
+from django_jobs.admin.overview import health
+from django_jobs.engines.health import Health, Snapshot
+from django_jobs.models import ScheduleState, Worker
+from tests.admin.front import front, tile
+from tests.admin.schedules import make
+from tests.admin.site import Site, text
+from tests.admin.test_overview import worker
+from tests.engines.common import on_postgresql
+
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
+
+
+@pytest.fixture(autouse=True)
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep other tests' sessions and dead rows out of it."""
+    monkeypatch.setattr(health, "_kept", {})
+    monkeypatch.setattr(health, "health", lambda engine: Health(1, 0, 8192, None, []))
+
+
+def concerns(site: Site) -> str:
+    """Return what is said, without the sentence on where more is found."""
+    said = text(front(site).partition('id="concerns"')[2].partition('id="queues"')[0])
+    return said.partition(" manage.py jobs doctor")[0].removeprefix("> ").strip()
+
+
+def test_where_nothing_is_wrong_it_says_so(site: Site) -> None:
+    worker(site)
+    site.make("done")
+    site.make()
+    assert "Nothing is wrong that this page can see." in concerns(site)
+
+
+def test_workers_that_were_asked_to_claim_nothing_are_not_shown_as_working(site: Site) -> None:
+    worker(site, asked=Worker.Asked.QUIET)
+    shown = front(site)
+    assert '<span class="dj-state dj-state-quiet">quiet</span>' in shown
+    assert "dj-tile-bad" in shown.partition('id="tile-workers"')[0].rpartition("<li")[2]
+    assert tile(shown, "workers") == "1"
+    assert "asked to claim nothing more: 1" in shown
+    assert "All live workers were asked to claim nothing more: no job is started." in concerns(site)
+    worker(site, "w2")
+    assert "All live workers" not in concerns(site)
+
+
+def test_no_worker_and_silent_workers_are_named(site: Site) -> None:
+    assert "No worker is live" in concerns(site)
+    worker(site, heartbeat_at=Now() - timedelta(minutes=5))
+    assert "No worker is live" in concerns(site)
+    assert "One worker is silent" in concerns(site)
+    worker(site, "w2", heartbeat_at=Now() - timedelta(minutes=5))
+    assert "2 workers are silent" in concerns(site)
+
+
+def test_a_queue_with_due_jobs_that_no_claiming_worker_serves_is_named_unless_it_is_paused(site: Site) -> None:
+    worker(site, queues=["mail"])
+    worker(site, "w2", queues=["labels"], asked=Worker.Asked.QUIET)
+    for queue in ("mail", "labels", "later"):
+        site.make(queue=queue, **({"run_at": Now() + timedelta(hours=1)} if queue == "later" else {}))
+    assert "No live worker that claims jobs serves: labels, where jobs are due." in concerns(site)
+    django_jobs.pause(queue="labels")
+    assert "serves:" not in concerns(site)
+
+
+def test_a_queue_whose_oldest_job_waits_for_long_is_named_unless_it_is_paused(site: Site, settings: Any) -> None:
+    worker(site)
+    site.make(queue="mail", run_at=Now() - timedelta(minutes=5))
+    assert "is due for" not in concerns(site)
+    settings.DJANGO_JOBS = {"QUEUE_AGE_ALERT": 400}
+    assert "In the queue mail a job is due for 5 min." in concerns(site)
+    django_jobs.pause(queue="mail")
+    assert "is due for" not in concerns(site)
+
+
+def test_dead_letters_suspects_and_jobs_of_unknown_types_are_counted(site: Site) -> None:
+    worker(site)
+    site.make("dead")
+    site.make("failed")
+    site.make(parked="suspect", suspect=True)
+    site.make(parked="type")
+    said = concerns(site)
+    assert "Dead letters, which run again only when a person says so: 2." in said
+    assert "Suspects, which may have killed their process, wait to be run alone: 1." in said
+    assert "no worker that met them knows their type: 1." in said
+    django_jobs.pause(queue="elsewhere")
+    assert "knows their type" not in concerns(site), "they may be what a pause holds"
+
+
+def test_schedules_that_are_overdue_or_broken_are_named(site: Site) -> None:
+    worker(site)
+    late = make(site, name="weekly")
+    wrong = make(site, name="zebra")
+    ScheduleState.objects.using(site.alias).filter(schedule=late).update(
+        next_run_at=Now() - timedelta(minutes=2), wake_at=Now() - timedelta(minutes=2)
+    )
+    ScheduleState.objects.using(site.alias).filter(schedule=wrong).update(error="it cannot be")
+    said = concerns(site)
+    assert "Schedules that should have fired and have not: weekly." in said
+    assert "Schedules that cannot fire: zebra." in said
+
+
+@on_postgresql
+def test_many_dead_rows_and_an_old_snapshot_are_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker(site)
+    holder = Snapshot("session", 3600.0, 7, "psql", "ada", "idle in transaction", "shop")
+    monkeypatch.setattr(health, "health", lambda engine: Health(1_000, 50_000, 8192, holder, []))
+    said = concerns(site)
+    assert "Dead rows: about 50,000." in said
+    assert "Oldest snapshot: 60 min (psql, user ada, process 7, database shop, idle in transaction)." in said
