@@ -16,6 +16,7 @@ from django.urls import reverse
 from django_jobs.admin import dead_letters
 from tests.admin.conftest import As
 from tests.admin.site import Site, text
+from tests.app.jobs import log_in
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 DEAD_LETTERS = "admin:django_jobs_job_dead_letters"
@@ -105,6 +106,14 @@ def test_an_error_is_masked_and_never_in_an_address(site: Site) -> None:
     assert "hunter2" not in page
     assert "line=" not in group.list_url
     assert not group.requeue_url
+
+
+def test_what_is_secret_in_the_arguments_is_masked_in_an_error_too_though_its_numbers_are_folded(site: Site) -> None:
+    payload = {"args": ["eva", "s3cret-by-place"], "kwargs": {"pin": {"password": "123456"}}}
+    site.make("dead", type=log_in.name, payload=payload, last_error="KeyError: 's3cret-by-place' of 123456 in 7 s")
+    (group,) = groups(site)
+    assert group.line == "KeyError: '•••' of # in # s"
+    assert "line=" not in group.list_url
 
 
 def test_markup_in_a_type_or_an_error_is_shown_as_it_is_written(site: Site) -> None:

@@ -71,6 +71,26 @@ def test_no_page_of_a_job_shows_a_secret_and_the_row_keeps_it(site: Site, status
     assert job.refresh().args == ["eva", SECRETS[0]]
 
 
+def test_neither_the_overview_nor_the_lists_of_workers_and_dead_letters_show_a_secret(site: Site) -> None:
+    Worker.objects.using(site.alias).create(id="w", host="web", pid=7, supervisor_pid=6, types=[], threads=4)
+    running, _dead = leaky(site, "running"), leaky(site)
+    names = ("app_list", "django_jobs_worker_changelist", "django_jobs_job_dead_letters")
+    addresses = [reverse(f"admin:{name}", args=["django_jobs"] if name == "app_list" else []) for name in names]
+    pages = [site.client.get(address).content.decode() for address in addresses]
+    assert shows(*pages) == []
+    assert "with •••" in pages[0]
+    assert str(running.pk) in pages[1]
+    assert "•••" in pages[2]
+
+
+def test_the_page_of_an_effect_shows_no_secret(site: Site) -> None:
+    values = {"result": [{"token": SECRETS[2]}, {"id": 7}], "note": f"by eva: password={SECRETS[3]}"}
+    effect = Effect.objects.using(site.alias).create(kind="outside", key="k", answered_at=Now(), **values)
+    page = site.client.get(reverse("admin:django_jobs_effect_change", args=[effect.pk])).content.decode()
+    assert shows(page) == []
+    assert page.count("•••") == 2
+
+
 def test_a_secret_far_inside_the_arguments_is_not_in_the_error_of_a_list(site: Site) -> None:
     job = leaky(site)
     payload = {"args": ["eva"], "kwargs": {"a": "x" * 3_000, "password": "far-inside"}}

@@ -9,8 +9,9 @@ from django.db.models import BooleanField, Case, Count, F, Q, Value, When, Windo
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
-from django_jobs.admin import figures, shown
+from django_jobs.admin import beside, figures, shown
 from django_jobs.admin.overview.asked import Asked
+from django_jobs.admin.worker_runs import COLUMNS, line
 from django_jobs.conf import conf
 from django_jobs.models import Job, Worker
 
@@ -41,7 +42,7 @@ def read(asked: Asked) -> Found:
 def running(asked: Asked) -> list[Job]:
     """Return what runs, that for the longest first, no more than can be shown."""
     jobs = Job.objects.using(asked.alias).running().order_by(F("last_started_at").asc(nulls_last=True))
-    return list(jobs.only("id", "type", "locked_by", "last_started_at", "progress")[:RUNS_SHOWN])
+    return beside.with_progress(jobs.only(*COLUMNS)[:RUNS_SHOWN])
 
 
 def lines(asked: Asked) -> dict[str, Any]:
@@ -66,15 +67,6 @@ def _line(worker: Any, runs: list[Job]) -> dict[str, Any]:
         "queues": _("all") if worker.queues is None else ", ".join(map(str, worker.queues)),
         "busy": _("%(busy)s of %(threads)s") % {"busy": len(runs), "threads": worker.threads},
         "heartbeat": shown.age(worker.heartbeat_at, worker.clock),
-        "runs": [_run(job, worker.clock) for job in runs[:RUNS_OF_ONE]],
+        "runs": [line(job, worker.clock) for job in runs[:RUNS_OF_ONE]],
         "more": max(0, len(runs) - RUNS_OF_ONE),
-    }
-
-
-def _run(job: Job, clock: Any) -> dict[str, Any]:
-    return {
-        "job": shown.job_link(job.pk),
-        "type": shown.name(job.type),
-        "since": shown.age(job.last_started_at, clock),
-        "progress": shown.progress(job.progress),
     }
