@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db.models import F, OrderBy
@@ -12,7 +13,7 @@ from django.db.models.functions import Now
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
-from django_jobs import durations
+from django_jobs import durations, redact
 from django_jobs.admin import beside, shown, zoned
 from django_jobs.admin.schedule_form import DURATIONS, label
 from django_jobs.admin.schedule_list import badge, last_job
@@ -21,7 +22,7 @@ from django_jobs.models import Job
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
 from django_jobs.schedules import status
-from django_jobs.schedules.overrides import overrides
+from django_jobs.schedules.overrides import Override, overrides
 
 JOBS_SHOWN = 10
 
@@ -38,9 +39,16 @@ def panel(schedule: Any) -> dict[str, Any]:
         "is_of_code": schedule.code is not None,
         "overrides": [
             (label(item.field), _value(item.field, item.kept), _value(item.field, item.code))
-            for item in overrides(schedule)
+            for item in map(partial(_masked, schedule), overrides(schedule))
         ],
     }
+
+
+def _masked(schedule: Any, item: Override) -> Override:
+    if item.field != "payload":
+        return item
+    of_code = (schedule.code or {}).get("type", schedule.type)
+    return item._replace(kept=redact.arguments(schedule.type, item.kept), code=redact.arguments(of_code, item.code))
 
 
 def _facts(schedule: Any) -> Iterator[tuple[str, str]]:
