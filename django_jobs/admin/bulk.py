@@ -20,7 +20,6 @@ from django_jobs import bulk
 from django_jobs.admin import bulk_count, bulk_shown, shown
 from django_jobs.admin.asked import query_of, sought_of
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.admin.bounded import bounded_page
 from django_jobs.admin.bulk_form import BulkForm
 from django_jobs.admin.why import WHY_LIMIT, why_of
 from django_jobs.engines import engine, jobs_alias
@@ -125,7 +124,6 @@ class BulkActAdmin(QueueAdmin):
         }
         return _("%(what)s, all that were found by (%(filter)s), %(number)s jobs: %(why)s") % words
 
-    @bounded_page
     def _confirmation(self, request: HttpRequest, act: str, sought: Sought, form: BulkForm) -> HttpResponse:
         found = bulk_count.survey(act, sought)
         kind = BulkAct.Act(act)
@@ -154,7 +152,6 @@ class BulkActAdmin(QueueAdmin):
 
     # The page of an act.
 
-    @bounded_page
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -215,7 +212,6 @@ class BulkActAdmin(QueueAdmin):
 
     # The list.
 
-    @bounded_page
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": _("Bulk acts"), **(extra_context or {})})
 

@@ -18,7 +18,6 @@ from django.utils.translation import gettext as _
 from django_jobs import redact
 from django_jobs.admin import shown
 from django_jobs.admin.acts import ActsAdmin
-from django_jobs.admin.bounded import bounded_page
 from django_jobs.admin.job_form import ArgumentsForm, WaitingForm
 from django_jobs.admin.why import WHY_LIMIT, why_of
 from django_jobs.engines import jobs_alias
@@ -60,7 +59,6 @@ class EditsAdmin(ActsAdmin):
                 messages.warning(request, str(error))
         return HttpResponseRedirect(self.url_of("change", job_id))
 
-    @bounded_page
     def edit_view(self, request: HttpRequest, job_id: int) -> HttpResponse:
         """Show the form for other arguments, and do what it says: to a job that ended, requeue it with them."""
         if not self.may_edit(request):

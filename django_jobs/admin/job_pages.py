@@ -18,7 +18,6 @@ from django.utils.translation import ngettext
 
 from django_jobs import redact, registry
 from django_jobs.admin import shown, timeline, tracebacks, zoned
-from django_jobs.admin.bounded import bounded_page
 from django_jobs.admin.job_edits import EditsAdmin
 from django_jobs.admin.listing import numbered
 from django_jobs.admin.why import WHY_LIMIT
@@ -40,7 +39,6 @@ class JobPages(EditsAdmin):
     class Media:
         css = {"all": ["django_jobs/job.css"]}
 
-    @bounded_page
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
