@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.conf import settings
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -69,6 +71,16 @@ def query_of(sought: Sought) -> dict[str, str]:
     """Return the address, as names and values, from which `sought_of` makes the same again."""
     given = {name: value for name, value in asdict(sought).items() if value not in ("", None)}
     return {name: _text(value) for name, value in given.items()}
+
+
+def list_address(sought: Sought) -> str:
+    """Return the list of the jobs that are asked for."""
+    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query_of(sought))}"
+
+
+def bulk_address(act: str, sought: Sought) -> str:
+    """Return the page on which an act upon all jobs that are asked for is counted and confirmed."""
+    return f"{reverse('admin:django_jobs_bulkact_add')}?{urlencode({'act': act, **query_of(sought)})}"
 
 
 def _text(value: Any) -> str:

@@ -12,16 +12,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpR
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
-from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import bulk
 from django_jobs.admin import bulk_count, bulk_shown, shown
-from django_jobs.admin.asked import query_of, sought_of
+from django_jobs.admin.asked import bulk_address, list_address, sought_of
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.bulk_form import BulkForm
-from django_jobs.admin.why import WHY_LIMIT, why_of
+from django_jobs.admin.why import WHY_LIMIT, recorded, why_of
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict
 from django_jobs.explain import live_workers
@@ -42,11 +41,6 @@ def may(request: HttpRequest, act: str) -> bool:
     has = request.user.has_perm
     sees = has("django_jobs.view_job") or has("django_jobs.change_job")
     return sees and has(f"django_jobs.{PERMISSIONS[BulkAct.Act(act)]}")
-
-
-def address_of(act: str, sought: Sought) -> str:
-    """Return the page on which an act upon what a filter finds is counted and confirmed."""
-    return f"{reverse('admin:django_jobs_bulkact_add')}?{urlencode({'act': act, **query_of(sought)})}"
 
 
 @admin.register(BulkAct)
@@ -143,10 +137,10 @@ class BulkActAdmin(QueueAdmin):
             "counted": bulk_shown.counted(found.number, found.is_capped),
             "examples": found.examples,
             "form": form,
-            "action": address_of(act, sought),
+            "action": bulk_address(act, sought),
             "alike": alike,
             "worker_runs": live_workers(under_way().db).exists(),
-            "back": f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query_of(sought))}",
+            "back": list_address(sought),
         }
         return TemplateResponse(request, "admin/django_jobs/bulkact/confirm.html", context)
 
@@ -204,7 +198,7 @@ class BulkActAdmin(QueueAdmin):
         try:
             with engine().acting():
                 do(act_id, why=why, by=request.user.get_username())
-                self.log_change(request, act, f"{logged}: {why}" if why else f"{logged}.")
+                self.log_change(request, act, recorded(logged, why))
             messages.success(request, said)
         except (StateConflict, JobDoesNotExist) as error:
             messages.warning(request, str(error))
@@ -243,7 +237,7 @@ def _facts(act: Any) -> list[tuple[str, Any]]:
     facts = [
         (_("act"), bulk_shown.title(act)),
         (_("upon"), bulk_shown.meant(BulkAct.Act(act.act), sought)),
-        (_("filter"), format_html('<a href="{}">{}</a>', _list_of(sought), bulk_shown.in_words(sought))),
+        (_("filter"), format_html('<a href="{}">{}</a>', list_address(sought), bulk_shown.in_words(sought))),
         (_("counted"), bulk_shown.counted(act.counted, act.is_capped)),
         (_("why"), act.why or shown.NOTHING),
         (_("by"), act.by or shown.NOTHING),
@@ -257,7 +251,3 @@ def _facts(act: Any) -> list[tuple[str, Any]]:
     if act.with_keys:
         facts.insert(2, (_("keys"), _("also jobs whose idempotency key must still hold")))
     return facts
-
-
-def _list_of(sought: Sought) -> str:
-    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query_of(sought))}"

@@ -9,8 +9,6 @@ from typing import Any
 
 from django.db.models import Count, Max, Min, QuerySet
 from django.db.models.functions import Now
-from django.urls import NoReverseMatch, reverse
-from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -20,7 +18,7 @@ from django_jobs.admin.paging import first_rows
 from django_jobs.admin.strands import LAST_ENDED
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob
-from django_jobs.models import Job
+from django_jobs.models import BulkAct, Job
 from django_jobs.queue.error_text import FoldedLine
 from django_jobs.queue.sought import Sought
 
@@ -85,9 +83,7 @@ def _group(row: dict[str, Any], secrets: Iterable[str], sought: Sought, may_requ
     line = redact.text(row["line"], [*secrets, *_folded(secrets)])
     # No address has what may not be seen: of such a line, the link leads to all of the type.
     told = row["line"] if line == row["line"] else ""
-    query = asked.query_of(replace(sought, state="dead-letters", type=row["type"], line=told))
-    listed = f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query)}"
-    requeue = bulk_url(urlencode({"act": "requeue", **query})) if may_requeue and told else ""
+    of_it = replace(sought, state="dead-letters", type=row["type"], line=told)
     return Group(
         type=shown.name(row["type"]),
         line=line,
@@ -95,8 +91,8 @@ def _group(row: dict[str, Any], secrets: Iterable[str], sought: Sought, may_requ
         newest=shown.age(row["newest"], row["clock"]),
         oldest=shown.age(row["oldest"], row["clock"]),
         example=shown.job_link(row["example"]),
-        list_url=listed,
-        requeue_url=requeue,
+        list_url=asked.list_address(of_it),
+        requeue_url=asked.bulk_address(BulkAct.Act.REQUEUE, of_it) if may_requeue and told else "",
     )
 
 
@@ -104,11 +100,3 @@ def _folded(secrets: Iterable[str]) -> Iterator[str]:
     """Return secrets as they are in a line whose numbers are folded, unless nothing of them is left then."""
     folded = (_NUMBER.sub("#", secret) for secret in secrets)
     return (secret for secret in folded if len(secret.replace("#", "")) >= redact.SHORTEST_SECRET)
-
-
-def bulk_url(query: str) -> str:
-    """Return where an act upon many is asked for; empty if there is no such page."""
-    try:
-        return f"{reverse('admin:django_jobs_bulkact_add')}?{query}"
-    except NoReverseMatch:
-        return ""

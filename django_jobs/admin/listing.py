@@ -21,14 +21,13 @@ from django_jobs.admin.paging import LAST, Page, Place, page_at, place_of
 from django_jobs.admin.strands import Way, way
 from django_jobs.exceptions import InvalidJob
 from django_jobs.models import Job
-from django_jobs.queue.sought import Sought, numbered
+from django_jobs.queue.sought import Sought
 
 if TYPE_CHECKING:
     _Paginator = Paginator[Any]
 else:
     _Paginator = Paginator
 
-__all__ = ["numbered"]
 COUNT_LIMIT = 10_000
 # How many of the newest rows are looked through for what no index finds; of effects.
 LOOK_BACK = 1_000_000
