@@ -20,15 +20,25 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import Job
 from django_jobs.models.clock import database_now
-from django_jobs.queue.sought import STATES, Sought, numbered, steps
+from django_jobs.queue.sought import ENDED, STATES, Sought, numbered, steps
 
 # Every name that an address may have, beside `at` for a place in the list.
 NAMES = (
     *("state", "queue", "type", "priority", "tag", "worker", "schedule", "parked", "key", "error", "line", "argument"),
     *("since", "until", "span", "q"),
 )
-# Of archived jobs: they ended, and nobody holds them.
-ENDED = ("done", "dead-letters", "dead", "failed", "cancelled")
+STATE_LABELS = {
+    "due": gettext_lazy("due, or held by a pause"),
+    "later": gettext_lazy("scheduled for later"),
+    "retries": gettext_lazy("retries"),
+    "parked": gettext_lazy("parked"),
+    "running": gettext_lazy("running"),
+    "done": gettext_lazy("done"),
+    "dead-letters": gettext_lazy("dead letters (dead or failed)"),
+    "dead": gettext_lazy("dead"),
+    "failed": gettext_lazy("failed"),
+    "cancelled": gettext_lazy("cancelled"),
+}
 SPANS = {
     "hour": gettext_lazy("last hour"),
     "today": gettext_lazy("today"),

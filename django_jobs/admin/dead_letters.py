@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import redact
-from django_jobs.admin import asked, beside, shown
+from django_jobs.admin import asked, beside, figures, shown
 from django_jobs.admin.paging import first_rows
 from django_jobs.admin.strands import LAST_ENDED
 from django_jobs.engines import jobs_alias
@@ -66,7 +66,7 @@ def dead_letters(query: Mapping[str, str], *, may_requeue: bool) -> dict[str, An
         "more_groups": len(found) > GROUPS_SHOWN,
         "groups_shown": GROUPS_SHOWN,
         "number": min(number, NEWEST_READ),
-        "number_text": f"{min(number, NEWEST_READ):,}",
+        "number_text": figures.number(min(number, NEWEST_READ)),
         "is_cut": number > NEWEST_READ,
     }
 
@@ -87,7 +87,7 @@ def _group(row: dict[str, Any], secrets: Iterable[str], sought: Sought, may_requ
     return Group(
         type=shown.name(row["type"]),
         line=line,
-        count=f"{row['number']:,}",
+        count=figures.number(row["number"]),
         newest=shown.age(row["newest"], row["clock"]),
         oldest=shown.age(row["oldest"], row["clock"]),
         example=shown.job_link(row["example"]),

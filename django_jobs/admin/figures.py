@@ -7,9 +7,9 @@ from decimal import Decimal
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
-from django_jobs.admin.shown import NOTHING
 from django_jobs.measures.counted import Quantile
 
+NOTHING = "–"  # noqa: RUF001 - a dash of the width of a digit
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 

@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from django_jobs import durations, redact
-from django_jobs.admin import beside, shown, zoned
+from django_jobs.admin import beside, figures, shown, zoned
 from django_jobs.admin.schedule_form import DURATIONS, label
 from django_jobs.admin.schedule_list import badge, last_job
 from django_jobs.engines import jobs_alias
@@ -101,10 +101,10 @@ def _counters(schedule: Any) -> Iterator[tuple[str, str, str]]:
     held = schedule.held
     if held is None:
         return
-    yield _("jobs made"), f"{held.fired:,}", _("for slots; those of “run now” are not counted")
-    yield _("missed"), f"{held.missed:,}", _("slots that no scheduler came to in time, run late or dropped")
-    yield _("dropped"), f"{held.dropped:,}", _("of the missed ones, those that were not run")
-    yield _("skipped"), f"{held.skipped:,}", _("slots not run because the job before still waited or ran")
+    yield _("jobs made"), figures.number(held.fired), _("for slots; those of “run now” are not counted")
+    yield _("missed"), figures.number(held.missed), _("slots that no scheduler came to in time, run late or dropped")
+    yield _("dropped"), figures.number(held.dropped), _("of the missed ones, those that were not run")
+    yield _("skipped"), figures.number(held.skipped), _("slots not run because the job before still waited or ran")
 
 
 def _value(name: str, value: Any) -> str:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import durations
-from django_jobs.admin import schedule_panel, schedule_preview, shown, zoned
+from django_jobs.admin import figures, schedule_panel, schedule_preview, shown, zoned
 from django_jobs.admin.schedule_acts import ScheduleActsAdmin
 from django_jobs.admin.schedule_form import DURATIONS, ScheduleForm, label, masked_parts
 from django_jobs.admin.schedule_list import (
@@ -131,7 +131,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
         if held is None:
             return shown.NOTHING
         numbers = ((_("missed"), held.missed), (_("skipped"), held.skipped), (_("dropped"), held.dropped))
-        counts = format_html_join(", ", "{} {}", ((word, f"{number:,}") for word, number in numbers if number))
+        counts = format_html_join(", ", "{} {}", ((word, figures.number(number)) for word, number in numbers if number))
         job = format_html("{} {}", _("job"), last_job(schedule)) if schedule.has_last_job else ""
         return format_html(
             "{}{}{}",

@@ -15,10 +15,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 
+from django_jobs.admin import figures
+from django_jobs.admin.figures import NOTHING as NOTHING
 from django_jobs.explain import span
 from django_jobs.models import Job, Worker
 
-NOTHING = "–"  # noqa: RUF001 - a dash of the width of a digit
 # Longer values are folded, and what is longer still is cut: the command `jobs show` prints all.
 FOLD, CUT = 2_000, 100_000
 ONE_LINE = 100
@@ -127,8 +128,12 @@ def as_json(value: Any) -> str:
 def folded(text: str) -> str:
     if len(text) <= FOLD:
         return format_html('<pre class="dj-text">{}</pre>', text)
-    size = _("%s characters") % f"{len(text):,}"
-    cut = _("The first %s characters; all of it by the command `jobs show`.") % f"{CUT:,}" if len(text) > CUT else ""
+    size = _("%s characters") % figures.number(len(text))
+    cut = (
+        _("The first %s characters; all of it by the command `jobs show`.") % figures.number(CUT)
+        if len(text) > CUT
+        else ""
+    )
     return format_html(
         '<details class="dj-folded"><summary><code>{}…</code> <span class="quiet">{}</span></summary>'
         '<pre class="dj-text">{}</pre><p class="help">{}</p></details>',
@@ -149,9 +154,13 @@ def progress(value: Any) -> str:
         '<progress max="{}" value="{}"></progress> {} <span class="quiet">{}</span>',
         total,
         done,
-        _("%(done)s of %(total)s") % {"done": f"{done:,g}", "total": f"{total:,g}"},
+        _("%(done)s of %(total)s") % {"done": _amount(done), "total": _amount(total)},
         str(value.get("note") or "")[:300],
     )
+
+
+def _amount(value: float) -> str:
+    return figures.number(value) if isinstance(value, int) else f"{value:g}"
 
 
 def runs(history: Any, clock: datetime, workers: dict[str, Worker]) -> Iterator[dict[str, Any]]:

@@ -12,10 +12,9 @@ from typing import Any
 from django.db.models import Q
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
-from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_jobs.admin import beside, shown
+from django_jobs.admin import beside, figures, shown
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job, Worker
 
@@ -33,7 +32,7 @@ class Runs:
 
     @property
     def number(self) -> str:
-        return _("%d or more") % len(self.jobs) if self.capped else str(len(self.jobs))
+        return figures.capped(len(self.jobs), self.capped)
 
     def lines(self, clock: datetime) -> list[dict[str, Any]]:
         return [line(job, clock) for job in self.jobs]
