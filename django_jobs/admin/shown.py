@@ -187,6 +187,24 @@ def as_clock(moment: datetime | None, clock: datetime) -> datetime | None:
     return timezone.make_naive(moment) if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
+def worker_badge(worker: Any) -> str:
+    """Return the state of a worker process that is marked as live or not."""
+    if not worker.live:
+        slug, word = "silent", _("silent")
+    elif worker.asked == Worker.Asked.STOP:
+        slug, word = "stopping", _("stopping")
+    elif worker.asked == Worker.Asked.QUIET:
+        slug, word = "quiet", _("quiet")
+    else:
+        slug, word = "live", _("live")
+    return format_html('<span class="dj-state dj-state-{}">{}</span>', slug, word)
+
+
+def queues(worker: Worker) -> str:
+    """Return the queues that a worker process serves."""
+    return _("all") if worker.queues is None else ", ".join(map(str, worker.queues))
+
+
 def worker_link(worker: Worker) -> str:
     return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_worker_change", args=[worker.pk]), worker)
 

@@ -177,6 +177,18 @@ def test_only_who_may_manage_workers_asks_anything_of_them_and_by_post(as_user: 
     assert asked(site) == [("a1", "", False)]
 
 
+def test_who_may_not_see_jobs_sees_workers_without_what_they_run(as_user: As) -> None:
+    site = as_user("view_worker")
+    made(site, asked="quiet")
+    site.make("running", locked_by="a1:1", type="shop.hidden")
+    overview = reverse("admin:app_list", args=["django_jobs"])
+    for url in (LIST, f"{LIST}a1/change/", overview):
+        shown = text(site.client.get(url))
+        assert "quiet" in shown
+        assert "hidden" not in shown
+        assert "Runs now" not in shown
+
+
 @pytest.mark.parametrize("kind", ACTS)
 def test_who_may_manage_workers_needs_a_post_with_a_token_of_the_page(as_user: As, kind: str) -> None:
     site = as_user("view_worker", "manage_worker", enforce_csrf_checks=True)

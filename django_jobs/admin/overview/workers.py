@@ -35,7 +35,7 @@ def read(asked: Asked) -> Found:
         all_of_them=Window(Count("pk")),
         all_live=Window(Count("pk", filter=beats)),
     )
-    found = list(rows.defer("types").order_by("-live", "host", "pid")[:WORKERS_SHOWN])
+    found = list(rows.defer("types", "stacks").order_by("-live", "host", "pid")[:WORKERS_SHOWN])
     return Found(found, found[0].all_of_them, found[0].all_live) if found else Found([], 0, 0)
 
 
@@ -63,8 +63,8 @@ def lines(asked: Asked) -> dict[str, Any]:
 def _line(worker: Any, runs: list[Job]) -> dict[str, Any]:
     return {
         "process": shown.worker_link(worker),
-        "state": ("live", _("live")) if worker.live else ("silent", _("silent")),
-        "queues": _("all") if worker.queues is None else ", ".join(map(str, worker.queues)),
+        "state": shown.worker_badge(worker),
+        "queues": shown.queues(worker),
         "busy": _("%(busy)s of %(threads)s") % {"busy": len(runs), "threads": worker.threads},
         "heartbeat": shown.age(worker.heartbeat_at, worker.clock),
         "runs": [line(job, worker.clock) for job in runs[:RUNS_OF_ONE]],
