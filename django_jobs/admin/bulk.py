@@ -20,6 +20,7 @@ from django_jobs.admin import bulk_count, bulk_shown, shown
 from django_jobs.admin.asked import bulk_address, list_address, sought_of
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.bulk_form import BulkForm
+from django_jobs.admin.nav import may_bulk, sees
 from django_jobs.admin.why import WHY_LIMIT, recorded, why_of
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict
@@ -27,20 +28,6 @@ from django_jobs.explain import live_workers
 from django_jobs.models import BulkAct
 from django_jobs.queue.bulk_acts import fits, under_way
 from django_jobs.queue.sought import Sought
-
-PERMISSIONS = {
-    BulkAct.Act.REQUEUE: "requeue_job",
-    BulkAct.Act.CANCEL: "cancel_job",
-    BulkAct.Act.MOVE: "edit_job",
-    BulkAct.Act.DELETE: "delete_job",
-}
-
-
-def may(request: HttpRequest, act: str) -> bool:
-    """Tell whether a person may do this to jobs, and see them."""
-    has = request.user.has_perm
-    sees = has("django_jobs.view_job") or has("django_jobs.change_job")
-    return sees and has(f"django_jobs.{PERMISSIONS[BulkAct.Act(act)]}")
 
 
 @admin.register(BulkAct)
@@ -58,7 +45,7 @@ class BulkActAdmin(QueueAdmin):
         return found
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return super().has_view_permission(request) or any(may(request, act) for act in BulkAct.Act)
+        return sees(request, BulkAct)
 
     def get_urls(self) -> list[URLPattern]:
         def at(what: str) -> URLPattern:
@@ -75,7 +62,7 @@ class BulkActAdmin(QueueAdmin):
         act = request.GET.get("act", "")
         if act not in BulkAct.Act.values:
             return self._back(request, _("Choose on the list of jobs what is to be done to all that its filter finds."))
-        if not may(request, act):
+        if not may_bulk(request, act):
             raise PermissionDenied
         try:
             sought = sought_of(request.GET)
@@ -172,7 +159,7 @@ class BulkActAdmin(QueueAdmin):
             "facts": _facts(act),
             "refusals": [(shown.job_link(job_id), why) for job_id, why in act.refusals],
             "more_refusals": act.refused - len(act.refusals),
-            "may_act": may(request, act.act),
+            "may_act": may_bulk(request, act.act),
             "may_cancel": act.state in BulkAct.UNDER_WAY,
             "may_resume": slug in ("cancelled", "stopped"),
             "why_limit": WHY_LIMIT,
@@ -185,7 +172,7 @@ class BulkActAdmin(QueueAdmin):
         act = self.get_object(request, str(act_id))
         if act is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, str(act_id))  # type: ignore[attr-defined, no-any-return]
-        if not may(request, act.act):
+        if not may_bulk(request, act.act):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])

@@ -5,8 +5,8 @@ from typing import Any
 from django import template
 
 from django_jobs.admin.asked import bulk_address
-from django_jobs.admin.bulk import may
 from django_jobs.admin.bulk_shown import OFFERS
+from django_jobs.admin.nav import may_bulk
 from django_jobs.models import BulkAct
 from django_jobs.queue.bulk_acts import ACTS, fits
 
@@ -24,5 +24,5 @@ def bulk_links(context: Any) -> list[dict[str, Any]]:
     return [
         {"act": str(act), "url": bulk_address(act, sought), "text": OFFERS[act], "destroys": act in destructive}
         for act in ACTS
-        if fits(act, sought) and may(request, act)
+        if fits(act, sought) and may_bulk(request, act)
     ]
