@@ -11,9 +11,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs.admin.asked import STATE_LABELS
-from django_jobs.admin.figures import capped, number
+from django_jobs.admin.figures import capped, length, number
 from django_jobs.engines import jobs_alias
-from django_jobs.explain import explain, span
+from django_jobs.explain import explain
 from django_jobs.models import BulkAct, Job, find
 from django_jobs.queue.bulk_acts import states
 from django_jobs.queue.sought import WAITING, Sought
@@ -173,5 +173,5 @@ def _going(act: BulkAct) -> str:
     parts = [_("%s a second") % number(round(now)) if now >= 1 else _("%s a minute") % number(round(60 * now))]
     if act.counted and not act.is_capped and act.handled < act.counted:
         left = timedelta(seconds=(act.counted - act.handled) / now)
-        parts.append(_("about %s left") % span(left))
+        parts.append(_("about %s left") % length(left))
     return ", ".join(parts)

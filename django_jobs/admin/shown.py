@@ -17,7 +17,6 @@ from django.utils.translation import gettext as _
 
 from django_jobs.admin import figures
 from django_jobs.admin.figures import NOTHING as NOTHING
-from django_jobs.explain import span
 from django_jobs.models import Job, Worker
 
 # Longer values are folded, and what is longer still is cut: the command `jobs show` prints all.
@@ -36,7 +35,9 @@ def age(moment: datetime | None, clock: datetime) -> str:
     """Return how far a moment is from the database's clock, with the exact time as a tooltip."""
     if moment is None:
         return NOTHING
-    far = _("in %s") % span(moment - clock) if moment > clock else _("%s ago") % span(clock - moment)
+    far = (
+        _("in %s") % figures.length(moment - clock) if moment > clock else _("%s ago") % figures.length(clock - moment)
+    )
     return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), exact(moment), far)
 
 
