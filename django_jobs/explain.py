@@ -88,7 +88,8 @@ def _end(job: Any, now: datetime) -> str:
 
 def live_workers(alias: str) -> Any:
     """Return the workers whose heartbeat is younger than a lease."""
-    return Worker.objects.using(alias).filter(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
+    rows = Worker.objects.using(alias).defer("stacks")
+    return rows.filter(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
 
 
 def _ready(job: Any, now: datetime, around: Around) -> str:

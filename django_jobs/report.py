@@ -147,7 +147,7 @@ def _capped(alias: str, state: Job.Status) -> int:
 
 def workers(alias: str) -> list[dict[str, Any]]:
     live = live_workers(alias).filter(pk=OuterRef("pk"))
-    rows = Worker.objects.using(alias).annotate(clock=Now(), live=Exists(live)).order_by("host", "pid")
+    rows = Worker.objects.using(alias).defer("stacks").annotate(clock=Now(), live=Exists(live)).order_by("host", "pid")
     return [
         {
             "id": worker.pk,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.contrib import admin, messages
@@ -20,7 +19,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_jobs.admin import beside
 from django_jobs.admin.listing import HEAVY
 from django_jobs.admin.shown import badge, job_link, name
-from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, why_of
+from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, recorded, ticked, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
 from django_jobs.models import Job, find
@@ -71,7 +70,7 @@ class ActsAdmin(WhyAdmin):
         if request.POST.get("select_across", "0") not in ("", "0"):
             messages.error(request, _("Tick the jobs: what a filter finds may be millions, and changes meanwhile."))
             return None
-        return Asked(act, _numbers(request.POST.getlist(ACTION_CHECKBOX_NAME)), why_of(request))
+        return Asked(act, ticked(request), why_of(request))
 
     # On a job's page.
 
@@ -159,13 +158,9 @@ class ActsAdmin(WhyAdmin):
         return outcome, now
 
 
-def _numbers(texts: Iterable[str]) -> list[int]:
-    return sorted({int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 20})
-
-
 def _recorded(outcome: str, why: str) -> str:
     word = {REQUEUED: _("Requeued"), CANCELLED: _("Cancelled"), ASKED: _("Asked to stop, to be cancelled")}[outcome]
-    return f"{word}: {why}" if why else f"{word}."
+    return recorded(word, why)
 
 
 def _said(outcome: str, ids: list[int]) -> str:

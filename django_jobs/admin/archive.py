@@ -11,8 +11,9 @@ from django.utils.translation import gettext_lazy
 
 from django_jobs.admin import filters
 from django_jobs.admin.jobs import JobAdmin
-from django_jobs.admin.listing import JobChangeList, numbered
+from django_jobs.admin.listing import JobChangeList
 from django_jobs.models import ArchivedJob
+from django_jobs.queue.sought import numbered
 
 
 class ArchiveChangeList(JobChangeList):

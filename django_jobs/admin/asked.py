@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.conf import settings
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -18,15 +20,25 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import Job
 from django_jobs.models.clock import database_now
-from django_jobs.queue.sought import STATES, Sought, numbered, steps
+from django_jobs.queue.sought import ENDED, STATES, Sought, numbered, steps
 
 # Every name that an address may have, beside `at` for a place in the list.
 NAMES = (
     *("state", "queue", "type", "priority", "tag", "worker", "schedule", "parked", "key", "error", "line", "argument"),
     *("since", "until", "span", "q"),
 )
-# Of archived jobs: they ended, and nobody holds them.
-ENDED = ("done", "dead-letters", "dead", "failed", "cancelled")
+STATE_LABELS = {
+    "due": gettext_lazy("due"),
+    "later": gettext_lazy("scheduled for later"),
+    "retries": gettext_lazy("retries"),
+    "parked": gettext_lazy("parked (paused, type unknown, suspect)"),
+    "running": gettext_lazy("running"),
+    "done": gettext_lazy("done"),
+    "dead-letters": gettext_lazy("dead letters (dead or failed)"),
+    "dead": gettext_lazy("dead"),
+    "failed": gettext_lazy("failed"),
+    "cancelled": gettext_lazy("cancelled"),
+}
 SPANS = {
     "hour": gettext_lazy("last hour"),
     "today": gettext_lazy("today"),
@@ -69,6 +81,16 @@ def query_of(sought: Sought) -> dict[str, str]:
     """Return the address, as names and values, from which `sought_of` makes the same again."""
     given = {name: value for name, value in asdict(sought).items() if value not in ("", None)}
     return {name: _text(value) for name, value in given.items()}
+
+
+def list_address(sought: Sought) -> str:
+    """Return the list of the jobs that are asked for."""
+    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query_of(sought))}"
+
+
+def bulk_address(act: str, sought: Sought) -> str:
+    """Return the page on which an act upon all jobs that are asked for is counted and confirmed."""
+    return f"{reverse('admin:django_jobs_bulkact_add')}?{urlencode({'act': act, **query_of(sought)})}"
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 
+from django_jobs.admin.bounded import bounded_page
 from django_jobs.admin.listing import CappedPaginator
 from django_jobs.engines import jobs_alias
 
@@ -39,11 +40,14 @@ class QueueAdmin(_Admin):
 
     @property
     def urls(self) -> list[URLPattern]:
-        """All that `get_urls` has, for each of which a POST of who may only look is refused, whatever it would do."""
+        """All that `get_urls` has: each page that is read is bounded, and each POST of who may only look is refused."""
         return [
-            URLPattern(found.pattern, _refusing_viewers(found.callback), found.default_args, found.name)
+            URLPattern(found.pattern, self._guarded(found.callback), found.default_args, found.name)
             for found in self.get_urls()
         ]
+
+    def _guarded(self, view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+        return _refusing_viewers(bounded_page(self.admin_site, view))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         model: type[Model] = self.model
@@ -51,7 +55,7 @@ class QueueAdmin(_Admin):
         return found
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        return False  # a list names what it may be narrowed by; all else could ask for a look at every row
+        return False  # others than those of a list's own filters could ask for a look at every row
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -34,6 +34,14 @@ def with_held(jobs: Iterable[Any], pauses: set[tuple[str, str]] | None = None) -
     return found
 
 
+def with_progress(jobs: Iterable[Any]) -> list[Any]:
+    """Return the jobs, each with its progress masked. Only of those that have any are the arguments looked at."""
+    found = list(jobs)
+    for job in with_calls(job for job in found if job.progress):
+        job.progress = redact.texts(job.progress, job.secrets)
+    return found
+
+
 def with_calls(jobs: Iterable[Any]) -> list[Any]:
     """Return the jobs, each with `call`: its arguments in short. The database cuts them: each may have a MiB.
 

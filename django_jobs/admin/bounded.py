@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
@@ -19,23 +19,23 @@ P = ParamSpec("P")
 
 
 def bounded_page(
-    view: Callable[Concatenate[Any, HttpRequest, P], HttpResponse],
-) -> Callable[Concatenate[Any, HttpRequest, P], HttpResponse]:
-    """Bound a view of a ModelAdmin, its rendering included: one that is too slow answers with a page that says so.
+    site: admin.AdminSite, view: Callable[Concatenate[HttpRequest, P], HttpResponse]
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """Bound a view of the admin, its rendering included: one that is too slow answers with a page that says so.
 
     Only pages that are read: what is asked for by POST is bounded where it is done, by `bounded`.
     """
 
     @wraps(view)
-    def answer(self: admin.ModelAdmin[Any], request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if request.method not in ("GET", "HEAD"):
-            return view(self, request, *args, **kwargs)
+            return view(request, *args, **kwargs)
         try:
             with bounded(seconds=SECONDS):
-                found = view(self, request, *args, **kwargs)
+                found = view(request, *args, **kwargs)
                 return found.render() if isinstance(found, TemplateResponse) else found
         except TooSlow:
-            return too_slow(self.admin_site, request)
+            return too_slow(site, request)
 
     return answer
 

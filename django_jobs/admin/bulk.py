@@ -12,42 +12,22 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpR
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
-from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import bulk
 from django_jobs.admin import bulk_count, bulk_shown, shown
-from django_jobs.admin.asked import query_of, sought_of
+from django_jobs.admin.asked import bulk_address, list_address, sought_of
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.admin.bounded import bounded_page
 from django_jobs.admin.bulk_form import BulkForm
-from django_jobs.admin.why import WHY_LIMIT, why_of
+from django_jobs.admin.nav import may_bulk, sees
+from django_jobs.admin.why import WHY_LIMIT, recorded, why_of
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict
 from django_jobs.explain import live_workers
 from django_jobs.models import BulkAct
 from django_jobs.queue.bulk_acts import fits, under_way
 from django_jobs.queue.sought import Sought
-
-PERMISSIONS = {
-    BulkAct.Act.REQUEUE: "requeue_job",
-    BulkAct.Act.CANCEL: "cancel_job",
-    BulkAct.Act.MOVE: "edit_job",
-    BulkAct.Act.DELETE: "delete_job",
-}
-
-
-def may(request: HttpRequest, act: str) -> bool:
-    """Tell whether a person may do this to jobs, and see them."""
-    has = request.user.has_perm
-    sees = has("django_jobs.view_job") or has("django_jobs.change_job")
-    return sees and has(f"django_jobs.{PERMISSIONS[BulkAct.Act(act)]}")
-
-
-def address_of(act: str, sought: Sought) -> str:
-    """Return the page on which an act upon what a filter finds is counted and confirmed."""
-    return f"{reverse('admin:django_jobs_bulkact_add')}?{urlencode({'act': act, **query_of(sought)})}"
 
 
 @admin.register(BulkAct)
@@ -65,7 +45,7 @@ class BulkActAdmin(QueueAdmin):
         return found
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return super().has_view_permission(request) or any(may(request, act) for act in BulkAct.Act)
+        return sees(request, BulkAct)
 
     def get_urls(self) -> list[URLPattern]:
         def at(what: str) -> URLPattern:
@@ -82,7 +62,7 @@ class BulkActAdmin(QueueAdmin):
         act = request.GET.get("act", "")
         if act not in BulkAct.Act.values:
             return self._back(request, _("Choose on the list of jobs what is to be done to all that its filter finds."))
-        if not may(request, act):
+        if not may_bulk(request, act):
             raise PermissionDenied
         try:
             sought = sought_of(request.GET)
@@ -93,7 +73,7 @@ class BulkActAdmin(QueueAdmin):
         form = BulkForm(act, request.POST if request.method == "POST" else None)
         if form.is_valid() and (begun := self._begin(request, act, sought, form.cleaned_data)) is not None:
             return HttpResponseRedirect(reverse("admin:django_jobs_bulkact_change", args=[begun.pk]))
-        return self._confirmation(request, act, sought, form, bulk_count.survey(act, sought))
+        return self._confirmation(request, act, sought, form)
 
     def _back(self, request: HttpRequest, why: str) -> HttpResponse:
         messages.warning(request, why)
@@ -125,10 +105,8 @@ class BulkActAdmin(QueueAdmin):
         }
         return _("%(what)s, all that were found by (%(filter)s), %(number)s jobs: %(why)s") % words
 
-    @bounded_page
-    def _confirmation(
-        self, request: HttpRequest, act: str, sought: Sought, form: BulkForm, found: bulk_count.Survey
-    ) -> HttpResponse:
+    def _confirmation(self, request: HttpRequest, act: str, sought: Sought, form: BulkForm) -> HttpResponse:
+        found = bulk_count.survey(act, sought)
         kind = BulkAct.Act(act)
         alike = next((other for other in under_way() if (other.act, other.sought) == (act, sought.as_json())), None)
         context = {
@@ -146,16 +124,15 @@ class BulkActAdmin(QueueAdmin):
             "counted": bulk_shown.counted(found.number, found.is_capped),
             "examples": found.examples,
             "form": form,
-            "action": address_of(act, sought),
+            "action": bulk_address(act, sought),
             "alike": alike,
             "worker_runs": live_workers(under_way().db).exists(),
-            "back": f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query_of(sought))}",
+            "back": list_address(sought),
         }
         return TemplateResponse(request, "admin/django_jobs/bulkact/confirm.html", context)
 
     # The page of an act.
 
-    @bounded_page
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -182,7 +159,7 @@ class BulkActAdmin(QueueAdmin):
             "facts": _facts(act),
             "refusals": [(shown.job_link(job_id), why) for job_id, why in act.refusals],
             "more_refusals": act.refused - len(act.refusals),
-            "may_act": may(request, act.act),
+            "may_act": may_bulk(request, act.act),
             "may_cancel": act.state in BulkAct.UNDER_WAY,
             "may_resume": slug in ("cancelled", "stopped"),
             "why_limit": WHY_LIMIT,
@@ -195,7 +172,7 @@ class BulkActAdmin(QueueAdmin):
         act = self.get_object(request, str(act_id))
         if act is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, str(act_id))  # type: ignore[attr-defined, no-any-return]
-        if not may(request, act.act):
+        if not may_bulk(request, act.act):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
@@ -208,7 +185,7 @@ class BulkActAdmin(QueueAdmin):
         try:
             with engine().acting():
                 do(act_id, why=why, by=request.user.get_username())
-                self.log_change(request, act, f"{logged}: {why}" if why else f"{logged}.")
+                self.log_change(request, act, recorded(logged, why))
             messages.success(request, said)
         except (StateConflict, JobDoesNotExist) as error:
             messages.warning(request, str(error))
@@ -216,7 +193,6 @@ class BulkActAdmin(QueueAdmin):
 
     # The list.
 
-    @bounded_page
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"title": _("Bulk acts"), **(extra_context or {})})
 
@@ -248,7 +224,7 @@ def _facts(act: Any) -> list[tuple[str, Any]]:
     facts = [
         (_("act"), bulk_shown.title(act)),
         (_("upon"), bulk_shown.meant(BulkAct.Act(act.act), sought)),
-        (_("filter"), format_html('<a href="{}">{}</a>', _list_of(sought), bulk_shown.in_words(sought))),
+        (_("filter"), format_html('<a href="{}">{}</a>', list_address(sought), bulk_shown.in_words(sought))),
         (_("counted"), bulk_shown.counted(act.counted, act.is_capped)),
         (_("why"), act.why or shown.NOTHING),
         (_("by"), act.by or shown.NOTHING),
@@ -262,7 +238,3 @@ def _facts(act: Any) -> list[tuple[str, Any]]:
     if act.with_keys:
         facts.insert(2, (_("keys"), _("also jobs whose idempotency key must still hold")))
     return facts
-
-
-def _list_of(sought: Sought) -> str:
-    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query_of(sought))}"

@@ -5,17 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_jobs.admin.asked import STATE_LABELS
+from django_jobs.admin.figures import capped, length, number
 from django_jobs.engines import jobs_alias
-from django_jobs.explain import explain, span
+from django_jobs.explain import explain
 from django_jobs.models import BulkAct, Job, find
 from django_jobs.queue.bulk_acts import states
-from django_jobs.queue.sought import Sought
+from django_jobs.queue.sought import WAITING, Sought
 
 VERBS = {
     BulkAct.Act.REQUEUE: gettext_lazy("Requeue"),
@@ -40,18 +41,10 @@ EFFECTS = {
     BulkAct.Act.MOVE: gettext_lazy("Each keeps its due time and its priority. What runs stays where it is."),
     BulkAct.Act.DELETE: gettext_lazy("They cannot be brought back. What runs is never deleted."),
 }
-_STATES = {
-    **{status.value: status.label for status in Job.Status},
-    "due": gettext_lazy("due"),
-    "later": gettext_lazy("scheduled for later"),
-    "retries": gettext_lazy("retries"),
-    "parked": gettext_lazy("parked"),
-    "dead-letters": gettext_lazy("dead letters"),
-}
 # In which states jobs can be that the filter's state finds.
 _STATUSES: dict[str, tuple[str, ...]] = {
     **{status.value: (status.value,) for status in Job.Status},
-    **dict.fromkeys(("due", "later", "retries", "parked"), (Job.Status.READY.value,)),
+    **dict.fromkeys(WAITING, (Job.Status.READY.value,)),
     "dead-letters": Job.DEAD_LETTERS,
 }
 _NAMES = {
@@ -72,10 +65,6 @@ _NAMES = {
 }
 
 
-def number(value: int) -> str:
-    return str(number_format(value, force_grouping=True, use_l10n=True))
-
-
 def in_words(sought: Sought) -> str:
     """Return what jobs a filter finds, in a line."""
     parts = [f"{_NAMES.get(name, name)}: {_value(name, value)}" for name, value in sought.as_json().items()]
@@ -84,7 +73,7 @@ def in_words(sought: Sought) -> str:
 
 def _value(name: str, value: Any) -> str:
     if name == "state":
-        return str(_STATES.get(value, value))
+        return str(STATE_LABELS.get(value, value))
     return "=".join(value) if name == "argument" else str(value)
 
 
@@ -92,7 +81,7 @@ def counted(found: int | None, is_capped: bool) -> str:
     """Return a count as people read it."""
     if found is None:
         return _("more than could be counted in time")
-    return _("%s or more") % number(found) if is_capped else number(found)
+    return capped(found, is_capped)
 
 
 def meant(act: str, sought: Sought) -> str:
@@ -188,5 +177,5 @@ def _going(act: BulkAct) -> str:
     parts = [_("%s a second") % number(round(now)) if now >= 1 else _("%s a minute") % number(round(60 * now))]
     if act.counted and not act.is_capped and act.handled < act.counted:
         left = timedelta(seconds=(act.counted - act.handled) / now)
-        parts.append(_("about %s left") % span(left))
+        parts.append(_("about %s left") % length(left))
     return ", ".join(parts)

@@ -16,7 +16,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, why_of
+from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, recorded, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import StateConflict
 from django_jobs.models import Effect
@@ -107,8 +107,8 @@ class EffectActsAdmin(WhyAdmin):
                 found, flag, word = effects.happened(effect_id, **given), CHANGE, _("It happened")
             else:
                 found, flag, word = effects.did_not_happen(effect_id, **given), DELETION, _("It did not happen")
-            said = f"{word}: {given['why']}" if given["why"] else f"{word}."
             assert request.user.pk is not None
+            said = recorded(word, given["why"])
             LogEntry.objects.log_actions(request.user.pk, [found], flag, change_message=said, single_object=True)
         return found
 

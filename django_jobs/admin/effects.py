@@ -14,6 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_jobs import redact
 from django_jobs.admin import shown
 from django_jobs.admin.effect_acts import EffectActsAdmin
 from django_jobs.admin.listing import LOOK_BACK
@@ -145,7 +146,7 @@ class EffectAdmin(EffectActsAdmin):
             "may_say_no": open_ and self.has_did_not_happen_permission(request),
             "why_limit": WHY_LIMIT,
             "facts": list(_facts(effect)),
-            "result": None if effect.result is None else shown.as_json(effect.result),
+            "result": None if effect.result is None else shown.as_json(redact.value(effect.result)),
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/django_jobs/effect/detail.html", context)
@@ -204,7 +205,7 @@ def _facts(effect: Any) -> Iterator[tuple[str, Any]]:
     yield _("asked last") if effect.asks > 1 else _("asked"), shown.moment(effect.asked_at, effect.clock)
     yield _("answered"), shown.moment(effect.answered_at, effect.clock)
     if effect.note:
-        yield _("settled by"), effect.note
+        yield _("settled by"), redact.text(effect.note)
 
 
 def _moments(effect: Any) -> Iterator[tuple[str, str]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
-from django_jobs.admin.shown import NOTHING
 from django_jobs.measures.counted import Quantile
 
+NOTHING = "–"  # noqa: RUF001 - a dash of the width of a digit
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -41,13 +42,19 @@ def seconds(value: float | None) -> str:
         return _("%s ms") % _two_digits(value * 1000)
     if value < 9.95:
         return _("%s s") % _two_digits(value)
-    if value < 2 * _MINUTE:
-        return _("%s s") % number(value)
-    if value < 2 * _HOUR:
-        return _("%s min") % number(value / _MINUTE)
-    if value < 2 * _DAY:
-        return _("%s h") % number(value / _HOUR)
-    return _("%s days") % number(value / _DAY)
+    return length(timedelta(seconds=value))
+
+
+def length(value: timedelta) -> str:
+    """Return a duration in its largest unit, as `explain()` has it."""
+    seconds = max(value.total_seconds(), 0.0)
+    if seconds < 2 * _MINUTE:
+        return _("%s s") % number(seconds, 1 if seconds < 9.95 else 0)
+    if seconds < 2 * _HOUR:
+        return _("%s min") % number(seconds / _MINUTE)
+    if seconds < 2 * _DAY:
+        return _("%s h") % number(seconds / _HOUR)
+    return _("%s days") % number(seconds / _DAY)
 
 
 def _two_digits(value: float) -> str:

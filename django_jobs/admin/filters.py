@@ -8,13 +8,13 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import registry
 from django_jobs.admin import asked
 from django_jobs.admin.known import known
 from django_jobs.models import Job
+from django_jobs.queue.sought import ENDED
 
 WORKERS_SHOWN = 50
 
@@ -50,25 +50,14 @@ class StateFilter(_Choices):
     is_open = True
 
     def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        return [
-            ("due", _("due")),
-            ("later", _("scheduled for later")),
-            ("retries", _("retries")),
-            ("parked", _("parked (paused, type unknown, suspect)")),
-            ("running", _("running")),
-            ("done", _("done")),
-            ("dead-letters", _("dead letters (dead or failed)")),
-            ("dead", _("dead")),
-            ("failed", _("failed")),
-            ("cancelled", _("cancelled")),
-        ]
+        return asked.STATE_LABELS.items()
 
 
 class EndFilter(StateFilter):
     """Of archived jobs."""
 
     def offered(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
-        return [choice for choice in super().offered(request) if choice[0] in asked.ENDED]
+        return [(state, asked.STATE_LABELS[state]) for state in ENDED]
 
 
 class TimeFilter(_Choices):

@@ -18,9 +18,8 @@ from django.utils.translation import gettext as _
 from django_jobs import redact
 from django_jobs.admin import shown
 from django_jobs.admin.acts import ActsAdmin
-from django_jobs.admin.bounded import bounded_page
 from django_jobs.admin.job_form import ArgumentsForm, WaitingForm
-from django_jobs.admin.why import WHY_LIMIT, why_of
+from django_jobs.admin.why import WHY_LIMIT, recorded, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobDoesNotExist, StateConflict
 from django_jobs.models import Job
@@ -60,7 +59,6 @@ class EditsAdmin(ActsAdmin):
                 messages.warning(request, str(error))
         return HttpResponseRedirect(self.url_of("change", job_id))
 
-    @bounded_page
     def edit_view(self, request: HttpRequest, job_id: int) -> HttpResponse:
         """Show the form for other arguments, and do what it says: to a job that ended, requeue it with them."""
         if not self.may_edit(request):
@@ -110,7 +108,7 @@ class EditsAdmin(ActsAdmin):
         return _("Job %d was requeued.") % job.pk, anew
 
     def _record(self, request: HttpRequest, job: Any, what: str, why: str) -> None:
-        self.log_change(request, job, f"{what}: {why}" if why else f"{what}.")
+        self.log_change(request, job, recorded(what, why))
 
     def _form_context(self, request: HttpRequest, job: Any, form: ArgumentsForm) -> dict[str, Any]:
         waits = isinstance(form, WaitingForm)

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from django_jobs.admin import filters, shown
 from django_jobs.admin.asked import NAMES
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.admin.bounded import TooSlow, bounded_page, too_slow
+from django_jobs.admin.bounded import TooSlow, too_slow
 from django_jobs.admin.dead_letters import dead_letters
 from django_jobs.admin.listing import AT, JobChangeList, search
 from django_jobs.models import Job
@@ -77,7 +77,6 @@ class JobLists(QueueAdmin):
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup in (*NAMES, AT)  # others could ask for a look at every row
 
-    @bounded_page
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         title = _("Retries") if _is_retries(request) else _("Jobs")
         try:
@@ -90,7 +89,6 @@ class JobLists(QueueAdmin):
     def retries_view(self, request: HttpRequest) -> HttpResponse:
         return self.changelist_view(request)
 
-    @bounded_page
     def dead_letters_view(self, request: HttpRequest) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied

@@ -12,15 +12,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
-from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs import redact, registry
 from django_jobs.admin import shown, timeline, tracebacks, zoned
-from django_jobs.admin.bounded import bounded_page
+from django_jobs.admin.asked import list_address
 from django_jobs.admin.job_edits import EditsAdmin
-from django_jobs.admin.listing import numbered
 from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.causes import HISTORY_LIMIT, LOSSES
@@ -29,6 +27,7 @@ from django_jobs.models import ArchivedJob, Effect, Job, Worker, find
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
 from django_jobs.queue.seen import version
+from django_jobs.queue.sought import Sought, numbered
 
 ARGUMENTS_APART = 50
 EFFECTS_NAMED = 5
@@ -40,7 +39,6 @@ class JobPages(EditsAdmin):
     class Media:
         css = {"all": ["django_jobs/job.css"]}
 
-    @bounded_page
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -108,7 +106,7 @@ class JobPages(EditsAdmin):
 
 def _facts(job: Any, seen: redact.Shown, holder: Worker | None) -> Iterator[tuple[str, Any]]:
     yield _("type"), _type(job)
-    yield _("queue"), format_html('<a href="{}">{}</a>', _list_of(queue=job.queue), job.queue)
+    yield _("queue"), format_html('<a href="{}">{}</a>', list_address(Sought(queue=job.queue)), job.queue)
     yield _("priority"), job.priority
     yield _("attempt"), shown.attempts(job)
     yield _("runs"), _("%(runs)d, %(losses)d losses in a row") % {"runs": job.token, "losses": job.losses}
@@ -116,7 +114,7 @@ def _facts(job: Any, seen: redact.Shown, holder: Worker | None) -> Iterator[tupl
         yield _("repeats"), repeats
     yield _("timeout"), _("none") if job.timeout is None else f"{job.timeout:g} s"
     if job.idempotency_key is not None:
-        key = (_list_of(q=job.idempotency_key), job.idempotency_key, job.get_key_holds_display())
+        key = (list_address(Sought(key=job.idempotency_key)), job.idempotency_key, job.get_key_holds_display())
         yield _("idempotency key"), format_html('<a href="{}">{}</a> <span class="quiet">({})</span>', *key)
     if job.schedule:
         yield _("schedule"), _schedule(job)
@@ -172,7 +170,7 @@ def _times(job: Any) -> list[tuple[str, str]]:
 
 
 def _type(job: Job) -> str:
-    link = format_html('<a href="{}">{}</a>', _list_of(type=job.type), shown.name(job.type))
+    link = format_html('<a href="{}">{}</a>', list_address(Sought(type=job.type)), shown.name(job.type))
     if registry.find(job.type) is None:
         return format_html('{} <span class="quiet">({})</span>', link, _("not known to this web process"))
     return link
@@ -189,10 +187,6 @@ def _schedule(job: Any) -> str:
         return link
     slot = zoned.reading(from_row(job.slot, job._state.db), zone)
     return format_html('{} <span class="quiet">({} {})</span>', link, _("slot"), slot)
-
-
-def _list_of(**filters: str) -> str:
-    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(filters)}"
 
 
 def _arguments(type_name: str, payload: Any) -> list[tuple[str, str]]:

@@ -15,20 +15,19 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.http import urlencode
 
-from django_jobs.admin import asked, beside, bounded
+from django_jobs.admin import asked, beside, bounded, figures
 from django_jobs.admin.known import known
 from django_jobs.admin.paging import LAST, Page, Place, page_at, place_of
 from django_jobs.admin.strands import Way, way
 from django_jobs.exceptions import InvalidJob
 from django_jobs.models import Job
-from django_jobs.queue.sought import Sought, numbered
+from django_jobs.queue.sought import ENDED, Sought
 
 if TYPE_CHECKING:
     _Paginator = Paginator[Any]
 else:
     _Paginator = Paginator
 
-__all__ = ["numbered"]
 COUNT_LIMIT = 10_000
 # How many of the newest rows are looked through for what no index finds; of effects.
 LOOK_BACK = 1_000_000
@@ -162,11 +161,11 @@ class JobChangeList(ChangeList):
 
     @property
     def looked_text(self) -> str:
-        return f"{self.looked:,}"
+        return figures.number(self.looked)
 
     @property
     def count_text(self) -> str:
-        return f"{self.page.found:,}"
+        return figures.number(self.page.found)
 
     @property
     def error_url(self) -> str:
@@ -214,7 +213,7 @@ class JobChangeList(ChangeList):
     @property
     def archive_url(self) -> str:
         """Where to look for the same in the archive, if nothing was found here that can be there."""
-        if self.archived or self.sought is None or self.page.keys or self.sought.state not in ("", *asked.ENDED):
+        if self.archived or self.sought is None or self.page.keys or self.sought.state not in ("", *ENDED):
             return ""
         found = f"{reverse('admin:django_jobs_archivedjob_changelist')}?{self.asked_query}" if self.narrowed else ""
         return found if self.may_see_archive else ""

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.models import ArchivedJob, Effect, Job, Pause, Schedule, Worker
+from django_jobs.models import ArchivedJob, BulkAct, Effect, Job, Pause, Schedule, Worker
 
 # Name of the page, its label, and whose rows it shows; those that are not there are left out.
 PAGES: tuple[tuple[str, Any, type[Model] | None], ...] = (
@@ -19,13 +19,20 @@ PAGES: tuple[tuple[str, Any, type[Model] | None], ...] = (
     ("django_jobs_job_changelist", _("Jobs"), Job),
     ("django_jobs_job_retries", _("Retries"), Job),
     ("django_jobs_job_dead_letters", _("Dead letters"), Job),
-    ("django_jobs_bulkact_changelist", _("Bulk acts"), Job),
+    ("django_jobs_bulkact_changelist", _("Bulk acts"), BulkAct),
     ("django_jobs_schedule_changelist", _("Schedules"), Schedule),
     ("django_jobs_worker_changelist", _("Workers"), Worker),
     ("django_jobs_pause_changelist", _("Pauses"), Pause),
     ("django_jobs_effect_changelist", _("Effects"), Effect),
     ("django_jobs_archivedjob_changelist", _("Archive"), ArchivedJob),
 )
+
+BULK_PERMISSIONS = {
+    BulkAct.Act.REQUEUE: "requeue_job",
+    BulkAct.Act.CANCEL: "cancel_job",
+    BulkAct.Act.MOVE: "edit_job",
+    BulkAct.Act.DELETE: "delete_job",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +76,15 @@ def sees(request: HttpRequest, model: type[Model]) -> bool:
     """Tell whether whoever asks may see the rows of a model: as Django's admin has it, who may change them may."""
     if model is Pause and may_pause(request):
         return True
+    if model is BulkAct and any(may_bulk(request, act) for act in BulkAct.Act):
+        return True
     name = model._meta.model_name
     return any(request.user.has_perm(f"django_jobs.{act}_{name}") for act in ("view", "change"))
+
+
+def may_bulk(request: HttpRequest, act: str) -> bool:
+    """Tell whether a person may do this to all jobs that a filter finds: to each of them, and see them."""
+    return sees(request, Job) and request.user.has_perm(f"django_jobs.{BULK_PERMISSIONS[BulkAct.Act(act)]}")
 
 
 def may_pause(request: HttpRequest) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from django.contrib import admin, messages
 from django.contrib.admin.actions import delete_selected
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
@@ -18,15 +17,15 @@ from django.utils.translation import gettext_lazy
 
 from django_jobs.admin import shown
 from django_jobs.admin.schedule_form import label
-from django_jobs.admin.why import WhyAdmin, why_of
+from django_jobs.admin.why import WhyAdmin, recorded, ticked, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobsError
 from django_jobs.models.schedule import UNREADABLE, Schedule
+from django_jobs.queue.sought import numbered
 from django_jobs.schedules import operate, status
 from django_jobs.schedules.definition import said
 
 ACTS = ("pause", "resume", "run", "as_code")
-PK_LIMIT = 2**63
 
 
 class NothingToDo(Exception):
@@ -65,7 +64,7 @@ class ScheduleActsAdmin(WhyAdmin):
         if request.POST.get("select_across", "0") not in ("", "0"):
             messages.error(request, _("Tick the schedules: what a filter finds may be very many."))
             return
-        self._carry_out(request, act, _numbers(request.POST.getlist(ACTION_CHECKBOX_NAME)))
+        self._carry_out(request, act, ticked(request))
 
     @admin.action(description=gettext_lazy("Delete selected %(verbose_name_plural)s"), permissions=["delete"])
     def delete_selected(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> HttpResponse | None:
@@ -86,7 +85,7 @@ class ScheduleActsAdmin(WhyAdmin):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        self._carry_out(request, act, _numbers([str(schedule_id)]))
+        self._carry_out(request, act, numbered(str(schedule_id)))
         return HttpResponseRedirect(reverse("admin:django_jobs_schedule_change", args=[schedule_id]))
 
     # Both.
@@ -121,7 +120,7 @@ class ScheduleActsAdmin(WhyAdmin):
                 raise Refused(
                     _("Schedule %(name)s stays as it is. %(error)s") % {"name": schedule, "error": said(error)}
                 ) from None
-            self.log_change(request, schedule, f"{record}: {why}" if why else f"{record}.")
+            self.log_change(request, schedule, recorded(record, why))
         return text
 
 
@@ -163,8 +162,3 @@ _ACTS: dict[str, Callable[[Schedule, str, str], tuple[str, str]]] = {
     "run": _run,
     "as_code": _as_code,
 }
-
-
-def _numbers(texts: Iterable[str]) -> list[int]:
-    found = {int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 20}
-    return sorted(number for number in found if number < PK_LIMIT)

@@ -16,9 +16,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs import durations
+from django_jobs import durations, redact
 from django_jobs.admin.filters import known_queues, known_types
+from django_jobs.exceptions import InvalidJob
 from django_jobs.models.schedule import Schedule
+from django_jobs.queue.edited import restored
 from django_jobs.schedules import definition, overrides
 
 if TYPE_CHECKING:
@@ -161,8 +163,13 @@ class ScheduleForm(_Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, value in parts(self.instance.payload).items():
+        # As they were stored, by the type that they were stored for.
+        self.stored = (self.instance.type, self.instance.payload)
+        for name, value in masked_parts(self.instance).items():
             self.initial.setdefault(name, value)
+            if name in self.fields and redact.MARK in json.dumps(value, ensure_ascii=False):
+                kept = _("••• stands for a value that is masked; leave it to keep the value.")
+                self.fields[name].help_text = f"{self.fields[name].help_text} {kept}"
         if "timezone" in self.fields:
             # Else Django sends the default along and takes that for what was stored.
             self.fields["timezone"].show_hidden_initial = False
@@ -170,8 +177,18 @@ class ScheduleForm(_Form):
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
         if values.keys() >= {*ARGUMENTS}:
-            self.instance.payload = {name: values[name] for name in ARGUMENTS}
+            found = {name: self._restored(name, values[name]) for name in ARGUMENTS}
+            if self.errors.keys().isdisjoint(ARGUMENTS):
+                self.instance.payload = found
         return values
+
+    def _restored(self, name: str, given: Any) -> Any:
+        """Return arguments in which each mark is again what it stands for."""
+        job_type, payload = self.stored
+        try:
+            return restored(job_type, {**parts(None), name: given}, payload)[name]
+        except InvalidJob as error:
+            self.add_error(name, str(error))
 
     def _update_errors(self, errors: ValidationError) -> None:
         """Take over what the model finds wrong, at the field where it can be put right."""
@@ -195,6 +212,11 @@ class ScheduleForm(_Form):
         without.payload = {**self.instance.payload, "kwargs": {}}
         said = [text for error in found for text in error.messages]
         return "args" if definition.faults(without).get("payload") == said else "kwargs"
+
+
+def masked_parts(schedule: Schedule) -> dict[str, Any]:
+    """Return the arguments of a schedule as they may be shown."""
+    return parts(redact.arguments(schedule.type, schedule.payload))
 
 
 def parts(payload: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db.models import F, OrderBy
@@ -12,8 +13,8 @@ from django.db.models.functions import Now
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
-from django_jobs import durations
-from django_jobs.admin import beside, shown, zoned
+from django_jobs import durations, redact
+from django_jobs.admin import beside, figures, shown, zoned
 from django_jobs.admin.schedule_form import DURATIONS, label
 from django_jobs.admin.schedule_list import badge, last_job
 from django_jobs.engines import jobs_alias
@@ -21,7 +22,7 @@ from django_jobs.models import Job
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import Schedule
 from django_jobs.schedules import status
-from django_jobs.schedules.overrides import overrides
+from django_jobs.schedules.overrides import Override, overrides
 
 JOBS_SHOWN = 10
 
@@ -38,9 +39,16 @@ def panel(schedule: Any) -> dict[str, Any]:
         "is_of_code": schedule.code is not None,
         "overrides": [
             (label(item.field), _value(item.field, item.kept), _value(item.field, item.code))
-            for item in overrides(schedule)
+            for item in map(partial(_masked, schedule), overrides(schedule))
         ],
     }
+
+
+def _masked(schedule: Any, item: Override) -> Override:
+    if item.field != "payload":
+        return item
+    of_code = (schedule.code or {}).get("type", schedule.type)
+    return item._replace(kept=redact.arguments(schedule.type, item.kept), code=redact.arguments(of_code, item.code))
 
 
 def _facts(schedule: Any) -> Iterator[tuple[str, str]]:
@@ -93,10 +101,10 @@ def _counters(schedule: Any) -> Iterator[tuple[str, str, str]]:
     held = schedule.held
     if held is None:
         return
-    yield _("jobs made"), f"{held.fired:,}", _("for slots; those of “run now” are not counted")
-    yield _("missed"), f"{held.missed:,}", _("slots that no scheduler came to in time, run late or dropped")
-    yield _("dropped"), f"{held.dropped:,}", _("of the missed ones, those that were not run")
-    yield _("skipped"), f"{held.skipped:,}", _("slots not run because the job before still waited or ran")
+    yield _("jobs made"), figures.number(held.fired), _("for slots; those of “run now” are not counted")
+    yield _("missed"), figures.number(held.missed), _("slots that no scheduler came to in time, run late or dropped")
+    yield _("dropped"), figures.number(held.dropped), _("of the missed ones, those that were not run")
+    yield _("skipped"), figures.number(held.skipped), _("slots not run because the job before still waited or ran")
 
 
 def _value(name: str, value: Any) -> str:

@@ -17,9 +17,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import durations
-from django_jobs.admin import schedule_panel, schedule_preview, shown, zoned
+from django_jobs.admin import figures, schedule_panel, schedule_preview, shown, zoned
 from django_jobs.admin.schedule_acts import ScheduleActsAdmin
-from django_jobs.admin.schedule_form import DURATIONS, ScheduleForm, label, parts
+from django_jobs.admin.schedule_form import DURATIONS, ScheduleForm, label, masked_parts
 from django_jobs.admin.schedule_list import (
     FILTERED,
     FILTERS,
@@ -131,7 +131,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
         if held is None:
             return shown.NOTHING
         numbers = ((_("missed"), held.missed), (_("skipped"), held.skipped), (_("dropped"), held.dropped))
-        counts = format_html_join(", ", "{} {}", ((word, f"{number:,}") for word, number in numbers if number))
+        counts = format_html_join(", ", "{} {}", ((word, figures.number(number)) for word, number in numbers if number))
         job = format_html("{} {}", _("job"), last_job(schedule)) if schedule.has_last_job else ""
         return format_html(
             "{}{}{}",
@@ -182,11 +182,11 @@ class ScheduleAdmin(ScheduleActsAdmin):
 
     @admin.display(description=gettext_lazy("positional arguments"))
     def args(self, schedule: Schedule) -> str:
-        return shown.as_json(parts(schedule.payload)["args"])
+        return shown.as_json(masked_parts(schedule)["args"])
 
     @admin.display(description=gettext_lazy("keyword arguments"))
     def kwargs(self, schedule: Schedule) -> str:
-        return shown.as_json(parts(schedule.payload)["kwargs"])
+        return shown.as_json(masked_parts(schedule)["kwargs"])
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], add: Any = False, *args: Any, **kwargs: Any

@@ -15,10 +15,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 
-from django_jobs.explain import span
+from django_jobs.admin import figures
+from django_jobs.admin.figures import NOTHING as NOTHING
 from django_jobs.models import Job, Worker
 
-NOTHING = "–"  # noqa: RUF001 - a dash of the width of a digit
 # Longer values are folded, and what is longer still is cut: the command `jobs show` prints all.
 FOLD, CUT = 2_000, 100_000
 ONE_LINE = 100
@@ -35,7 +35,9 @@ def age(moment: datetime | None, clock: datetime) -> str:
     """Return how far a moment is from the database's clock, with the exact time as a tooltip."""
     if moment is None:
         return NOTHING
-    far = _("in %s") % span(moment - clock) if moment > clock else _("%s ago") % span(clock - moment)
+    far = (
+        _("in %s") % figures.length(moment - clock) if moment > clock else _("%s ago") % figures.length(clock - moment)
+    )
     return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), exact(moment), far)
 
 
@@ -127,8 +129,12 @@ def as_json(value: Any) -> str:
 def folded(text: str) -> str:
     if len(text) <= FOLD:
         return format_html('<pre class="dj-text">{}</pre>', text)
-    size = _("%s characters") % f"{len(text):,}"
-    cut = _("The first %s characters; all of it by the command `jobs show`.") % f"{CUT:,}" if len(text) > CUT else ""
+    size = _("%s characters") % figures.number(len(text))
+    cut = (
+        _("The first %s characters; all of it by the command `jobs show`.") % figures.number(CUT)
+        if len(text) > CUT
+        else ""
+    )
     return format_html(
         '<details class="dj-folded"><summary><code>{}…</code> <span class="quiet">{}</span></summary>'
         '<pre class="dj-text">{}</pre><p class="help">{}</p></details>',
@@ -149,9 +155,13 @@ def progress(value: Any) -> str:
         '<progress max="{}" value="{}"></progress> {} <span class="quiet">{}</span>',
         total,
         done,
-        _("%(done)s of %(total)s") % {"done": f"{done:,g}", "total": f"{total:,g}"},
+        _("%(done)s of %(total)s") % {"done": _amount(done), "total": _amount(total)},
         str(value.get("note") or "")[:300],
     )
+
+
+def _amount(value: float) -> str:
+    return figures.number(value) if isinstance(value, int) else f"{value:g}"
 
 
 def runs(history: Any, clock: datetime, workers: dict[str, Worker]) -> Iterator[dict[str, Any]]:
@@ -178,17 +188,22 @@ def as_clock(moment: datetime | None, clock: datetime) -> datetime | None:
     return timezone.make_naive(moment) if timezone.is_aware(moment) else timezone.make_aware(moment)
 
 
-def worker_state(worker: Any) -> tuple[str, str]:
-    """Return the state of a worker, marked as live or not, as a word for style sheets and in the words of people."""
+def worker_badge(worker: Any) -> str:
+    """Return the state of a worker process that is marked as live or not."""
     if not worker.live:
-        return "silent", _("silent")
-    match worker.asked:
-        case Worker.Asked.STOP:
-            return "stopping", _("stopping")
-        case Worker.Asked.QUIET:
-            return "quiet", _("quiet")
-        case _:
-            return "live", _("live")
+        slug, word = "silent", _("silent")
+    elif worker.asked == Worker.Asked.STOP:
+        slug, word = "stopping", _("stopping")
+    elif worker.asked == Worker.Asked.QUIET:
+        slug, word = "quiet", _("quiet")
+    else:
+        slug, word = "live", _("live")
+    return format_html('<span class="dj-state dj-state-{}">{}</span>', slug, word)
+
+
+def queues(worker: Worker) -> str:
+    """Return the queues that a worker process serves."""
+    return _("all") if worker.queues is None else ", ".join(map(str, worker.queues))
 
 
 def worker_link(worker: Worker) -> str:

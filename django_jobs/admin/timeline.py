@@ -14,9 +14,9 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_jobs.admin import figures
 from django_jobs.admin.shown import as_clock, exact
 from django_jobs.engines.causes import ACTS, ASKED_TO_STOP, CALLED_OFF, HISTORY_LIMIT, LOSSES, REQUEUED, TOO_LATE
-from django_jobs.explain import span
 from django_jobs.models import Job
 
 WIDTH = 1000
@@ -111,14 +111,18 @@ def _line(found: Told, line: dict[str, Any], at: datetime, is_kept: bool) -> Non
         found.is_over = False
         kind = "lost" if cause in LOSSES else "back" if cause in NO_FAILURES else "failed"
         found.run(kind, at, _("run %(run)d, %(length)s, ended as %(cause)s: %(error)s") % {
-            "run": run, "length": span(length), "cause": cause, "error": error[:200]}, run)  # fmt: skip
+            "run": run, "length": figures.length(length), "cause": cause, "error": error[:200]}, run)  # fmt: skip
 
 
 def _last_run(found: Told, job: Any, kind: str, end: datetime) -> None:
     began = job.last_started_at or found.at
     found.until(began, job.token - 1)
     words = {"running": _("runs"), "done": _("done"), "cancelled": _("cancelled")}.get(kind, _("ended"))
-    text = _("run %(run)d, %(length)s, %(words)s") % {"run": job.token, "length": span(end - began), "words": words}
+    text = _("run %(run)d, %(length)s, %(words)s") % {
+        "run": job.token,
+        "length": figures.length(end - began),
+        "words": words,
+    }
     found.run(kind, end, text, job.token)
 
 
@@ -163,7 +167,7 @@ def drawn(job: Any, history: Any) -> dict[str, Any] | None:
         "now": f"{at(job.clock):.2f}" if job.status == Job.Status.READY and end > job.clock else "",
         "starts": exact(start),
         "ends": _("now") if end == job.clock else exact(end),
-        "length": span(end - start),
+        "length": figures.length(end - start),
         "legend": list(_legend(stretches)),
         "is_cut": isinstance(history, list) and len(history) >= HISTORY_LIMIT,
         "says": ngettext("%(n)d run is drawn", "%(n)d runs are drawn", _runs(stretches)) % {"n": _runs(stretches)},
@@ -181,7 +185,7 @@ def _bars(stretches: Sequence[Stretch], at: Any) -> Iterator[dict[str, Any]]:
         if item.kind in RUNS and width < LEAST_WIDTH:
             width = LEAST_WIDTH
             left = min(left, WIDTH - width)
-        words = f"{names()[item.kind]}, {span(item.end - item.start)}" if not item.text else item.text
+        words = f"{names()[item.kind]}, {figures.length(item.end - item.start)}" if not item.text else item.text
         yield {"kind": item.kind, "x": f"{left:.2f}", "width": f"{width:.2f}", "text": words, "run": item.kind in RUNS}
 
 
@@ -190,7 +194,7 @@ def _legend(stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
     for kind, name in names().items():
         of_it = [item for item in stretches if item.kind == kind]
         if of_it:
-            length = span(sum((item.end - item.start for item in of_it), timedelta()))
+            length = figures.length(sum((item.end - item.start for item in of_it), timedelta()))
             number = f"{len(of_it)} × " if kind in RUNS and len(of_it) > 1 else ""  # noqa: RUF001 - times
             yield {"kind": kind, "name": name, "length": f"{number}{name}, {length}"}
 

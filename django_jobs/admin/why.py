@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.helpers import ActionForm
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME, ActionForm
 from django.contrib.auth import get_permission_codename
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs.admin.base import QueueAdmin
+from django_jobs.queue.sought import numbered
 
 WHY_LIMIT = 300
 
@@ -39,6 +40,16 @@ class WhyAdmin(QueueAdmin):
             messages.error(request, f"{_('Why:')} {' '.join(error.messages)}")
             return None
         return super().response_action(request, queryset, *args, **kwargs)
+
+
+def recorded(what: str, why: str) -> str:
+    """Return what was done as the log keeps it."""
+    return f"{what}: {why}" if why else f"{what}."
+
+
+def ticked(request: HttpRequest) -> list[int]:
+    """Return the ids of the rows that were ticked on a list."""
+    return sorted({found for text in request.POST.getlist(ACTION_CHECKBOX_NAME) for found in numbered(text)})
 
 
 def why_of(request: HttpRequest) -> str:

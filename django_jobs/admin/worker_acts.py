@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import processes
-from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, why_of
+from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, recorded, why_of
 from django_jobs.admin.worker_runs import READ, runs_of
 from django_jobs.engines import jobs_alias
 from django_jobs.explain import live_workers
@@ -93,9 +93,9 @@ class WorkerActsAdmin(WhyAdmin):
         with transaction.atomic(using=jobs_alias()):
             said = _asked(act, worker.pk)
             if said is not None:
-                recorded = {"quiet": _("Quieted"), "work": _("Told to work again"), "stop": _("Told to stop")}
-                word = recorded.get(act, _("Asked for its stacks"))
-                self.log_change(request, worker, f"{word}: {why}" if why else f"{word}.")
+                words = {"quiet": _("Quieted"), "work": _("Told to work again"), "stop": _("Told to stop")}
+                word = words.get(act, _("Asked for its stacks"))
+                self.log_change(request, worker, recorded(word, why))
         if said is not None:
             messages.success(request, said % {"worker": worker})
         else:

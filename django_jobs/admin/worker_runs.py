@@ -12,11 +12,9 @@ from typing import Any
 from django.db.models import Q
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
-from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_jobs import redact
-from django_jobs.admin import beside, shown
+from django_jobs.admin import beside, figures, shown
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Job, Worker
 
@@ -34,19 +32,10 @@ class Runs:
 
     @property
     def number(self) -> str:
-        return _("%d or more") % len(self.jobs) if self.capped else str(len(self.jobs))
+        return figures.capped(len(self.jobs), self.capped)
 
     def lines(self, clock: datetime) -> list[dict[str, Any]]:
-        return [
-            {
-                "job": shown.job_link(job.pk),
-                "type": shown.name(job.type),
-                "run": job.token,
-                "since": shown.age(job.last_started_at, clock),
-                "progress": shown.progress(redact.texts(job.progress, job.secrets)),
-            }
-            for job in self.jobs
-        ]
+        return [line(job, clock) for job in self.jobs]
 
     def summary(self, clock: datetime) -> str:
         """Return the first few for a cell of the list."""
@@ -60,6 +49,17 @@ class Runs:
         return format_html("<ul class='dj-runs'>{}</ul>", mark_safe(found))
 
 
+def line(job: Job, clock: datetime) -> dict[str, Any]:
+    """Return what is shown of a run; its progress is masked by `beside.with_progress`."""
+    return {
+        "job": shown.job_link(job.pk),
+        "type": shown.name(job.type),
+        "run": job.token,
+        "since": shown.age(job.last_started_at, clock),
+        "progress": shown.progress(job.progress),
+    }
+
+
 def runs_of(workers: Sequence[Worker]) -> dict[str, Runs]:
     """Return what each of these processes runs, by its incarnation."""
     found = {worker.pk: Runs() for worker in workers}
@@ -67,7 +67,7 @@ def runs_of(workers: Sequence[Worker]) -> dict[str, Runs]:
         return found
     held = reduce(or_, (Q(locked_by__startswith=f"{incarnation}:") for incarnation in found))
     jobs = Job.objects.using(jobs_alias()).running().filter(held).only(*COLUMNS)[:READ]
-    for job in sorted(beside.with_calls(jobs), key=_started):
+    for job in sorted(beside.with_progress(jobs), key=_started):
         found[str(job.locked_by).split(":")[0]].jobs.append(job)
     capped = sum(len(runs.jobs) for runs in found.values()) == READ
     for runs in found.values() if capped else ():

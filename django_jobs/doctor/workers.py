@@ -55,7 +55,7 @@ def quiet_workers(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             "quiet_workers",
             f"{len(quiet)} worker processes were asked to claim nothing more: {names([_name(row) for row in quiet])}.",
-            "Resume them on the page Workers of the admin, or stop them.",
+            "Have them work again on the page Workers of the admin, or stop them.",
         )
 
 

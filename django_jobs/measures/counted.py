@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
 
-from django_jobs.models.stat import CLASSES, COUNTERS, LAST_ATTEMPT
+from django_jobs.models.stat import CLASSES, LAST_ATTEMPT, SUMS
 
 # What is added up of a row: its counters, its two sums of seconds, and its three lists one behind the other.
-SUMS = (*COUNTERS, "run_seconds", "wait_seconds")
 LISTS = {"runs": len(CLASSES) + 1, "waits": len(CLASSES) + 1, "attempts": LAST_ATTEMPT}
 WIDTH = len(SUMS) + sum(LISTS.values())
 _STARTS = dict(zip(LISTS, accumulate(LISTS.values(), initial=len(SUMS)), strict=False))

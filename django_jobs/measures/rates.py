@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
-from django_jobs.measures.counted import LISTS, SUMS, Counted, added, counted
+from django_jobs.measures.counted import LISTS, Counted, added, counted
 from django_jobs.models import Stat
 from django_jobs.models.clock import for_row, from_row
+from django_jobs.models.stat import SUMS
 
 # No more rows are read: what is older than the last of them is left out, and said to be.
 MOST = 50_000

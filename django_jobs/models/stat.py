@@ -37,6 +37,8 @@ COUNTERS = (
     "lease_expirations",
     "slots_missed",
 )
+# What is added up when rows become one: beside these the classes and the attempts.
+SUMS = (*COUNTERS, "run_seconds", "wait_seconds")
 # Those that end a job for good: in which attempt that was is counted up to this one, which stands for all later ones.
 FINAL = frozenset({"done", "failed", "dead", "cancelled"})
 LAST_ATTEMPT = 10

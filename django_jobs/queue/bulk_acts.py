@@ -12,14 +12,12 @@ from django_jobs.engines.base import Engine
 from django_jobs.models import BulkAct, Job, JobQuerySet
 from django_jobs.models.clock import database_now, for_row
 from django_jobs.queue.operate import FINISHED, UNFINISHED
-from django_jobs.queue.sought import Sought
+from django_jobs.queue.sought import ENDED, WAITING, Sought
 
 # The type of the jobs that carry them out, which no act means.
 TYPE = "django_jobs.bulk"
 # In the order in which a page offers them.
 ACTS = (BulkAct.Act.REQUEUE, BulkAct.Act.CANCEL, BulkAct.Act.MOVE, BulkAct.Act.DELETE)
-WAITING = ("due", "later", "retries", "parked")
-ENDED = ("done", "dead-letters", "dead", "failed", "cancelled")
 KEPT_FOR = timedelta(days=90)
 FORGOTTEN_AT_ONCE = 500
 

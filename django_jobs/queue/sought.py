@@ -18,19 +18,14 @@ from django_jobs.models.clock import Clock, for_row
 from django_jobs.queue.error_text import FoldedLine, HasText
 
 ID_LIMIT = 2**63
-STATES = ("due", "later", "retries", "parked", "running", "done", "dead-letters", "dead", "failed", "cancelled")
+WAITING = ("due", "later", "retries", "parked")
+ENDED = ("done", "dead-letters", "dead", "failed", "cancelled")
+STATES = (*WAITING, "running", *ENDED)
 # Which time of a job in a state `since` and `until` are about: what the list of that state shows.
 MOMENTS = {
-    "due": "run_at",
-    "later": "run_at",
-    "retries": "run_at",
-    "parked": "run_at",
+    **dict.fromkeys(WAITING, "run_at"),
     "running": "last_started_at",
-    "done": "finished_at",
-    "dead-letters": "finished_at",
-    "dead": "finished_at",
-    "failed": "finished_at",
-    "cancelled": "finished_at",
+    **dict.fromkeys(ENDED, "finished_at"),
 }
 
 

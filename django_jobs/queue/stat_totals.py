@@ -7,9 +7,8 @@ from itertools import zip_longest
 
 from django_jobs.engines.base import Engine
 from django_jobs.models import Stat, StatTotal
-from django_jobs.models.stat import COUNTERS, MINUTE
+from django_jobs.models.stat import MINUTE, SUMS
 
-SUMS = (*COUNTERS, "run_seconds", "wait_seconds")
 CLASSED = ("runs", "waits")
 _READ = ("queue", "type", *SUMS, *CLASSED)
 

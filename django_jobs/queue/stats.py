@@ -14,14 +14,13 @@ from django.db import transaction
 from django_jobs.engines.base import Engine
 from django_jobs.models import Stat
 from django_jobs.models.clock import database_now, for_row
-from django_jobs.models.stat import COUNTERS, LAST_ATTEMPT, MINUTE
+from django_jobs.models.stat import LAST_ATTEMPT, MINUTE, SUMS
 from django_jobs.queue import stat_totals
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 # What rows become, in seconds, when they are of so long ago, up to so long.
 FOLDS = ((600, HOUR, DAY), (3600, DAY, None))
 BATCH = 1000
-_SUMS = (*COUNTERS, "run_seconds", "wait_seconds")
 
 
 class Counted:
@@ -109,7 +108,7 @@ def _add(engine: Engine, span: Stat, parts: Iterable[Stat]) -> None:
     }
     found = Stat.objects.using(engine.alias).select_for_update().filter(**same).first() or span
     for part in parts:
-        for name in _SUMS:
+        for name in SUMS:
             setattr(found, name, getattr(found, name) + getattr(part, name))
         for name in ("runs", "waits", "attempts"):
             setattr(found, name, _sum(getattr(found, name), getattr(part, name)))

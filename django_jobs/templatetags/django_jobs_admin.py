@@ -44,8 +44,8 @@ def jobs_overview(context: Any) -> Overview:
 
 
 @register.simple_tag(takes_context=True)
-def jobs_address(context: Any, **changed: str) -> str:
-    """Return this page with other words in its query."""
+def this_page(context: Any, **changed: str) -> str:
+    """Return the address of this page with other words in its query."""
     query = context["request"].GET.copy()
     for name, value in changed.items():
         query[name] = value

@@ -4,8 +4,9 @@ from typing import Any
 
 from django import template
 
-from django_jobs.admin.bulk import address_of, may
+from django_jobs.admin.asked import bulk_address
 from django_jobs.admin.bulk_shown import OFFERS
+from django_jobs.admin.nav import may_bulk
 from django_jobs.models import BulkAct
 from django_jobs.queue.bulk_acts import ACTS, fits
 
@@ -21,7 +22,7 @@ def bulk_links(context: Any) -> list[dict[str, Any]]:
     sought = shown.sought
     destructive = (BulkAct.Act.CANCEL, BulkAct.Act.DELETE)
     return [
-        {"act": str(act), "url": address_of(act, sought), "text": OFFERS[act], "destroys": act in destructive}
+        {"act": str(act), "url": bulk_address(act, sought), "text": OFFERS[act], "destroys": act in destructive}
         for act in ACTS
-        if fits(act, sought) and may(request, act)
+        if fits(act, sought) and may_bulk(request, act)
     ]

@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.db import OperationalError, connections, transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.template.response import TemplateResponse
 from django.test import RequestFactory
+from django.urls import reverse
 
-from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.bounded import TooSlow, bounded, bounded_page
-from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import Engine
 from django_jobs.models import Job
 from tests.admin.site import Site, text
@@ -58,20 +57,34 @@ def test_what_is_done_within_the_bound_is_kept(site: Site) -> None:
     assert Job.objects.using(site.alias).get().pk == made.pk
 
 
-class Pages(QueueAdmin):
-    @bounded_page
-    def asking(self, request: HttpRequest, question: str) -> HttpResponse:
-        return TemplateResponse(request, "admin/base_site.html", {"title": ask(jobs_alias(), question)})
-
-
 @on_postgresql
 def test_a_page_that_is_too_slow_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_jobs.admin.bounded.SECONDS", 0.05)
+    asking = bounded_page(
+        admin.site,
+        lambda request, question: TemplateResponse(
+            request, "admin/base_site.html", {"title": ask(site.alias, question)}
+        ),
+    )
     request = RequestFactory().get("/there?q=1")
     request.user = site.user
-    answer = Pages(Job, admin.site).asking(request, "SELECT pg_sleep(30)")
+    answer = asking(request, "SELECT pg_sleep(30)")
     assert answer.status_code == 503
     assert isinstance(answer, TemplateResponse)
     page = text(answer.render().content.decode())
     assert "The database did not answer" in page
-    assert Pages(Job, admin.site).asking(request, "SELECT 'fine'").status_code == 200
+    assert asking(request, "SELECT 'fine'").status_code == 200
+
+
+@on_postgresql
+@pytest.mark.parametrize("model", ["job", "archivedjob", "bulkact", "schedule", "worker", "pause", "effect"])
+def test_every_list_is_bounded(site: Site, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def seen(self: Any, *_args: Any) -> HttpResponse:
+        found.append(limit(site.alias))
+        return HttpResponse()
+
+    monkeypatch.setattr(admin.ModelAdmin, "changelist_view", seen)
+    site.client.get(reverse(f"admin:django_jobs_{model}_changelist"))
+    assert found == ["5s"]

@@ -58,7 +58,7 @@ def test_confirmed_it_is_stored_with_its_job_and_in_the_log_with_who_which_filte
     (act,) = acts(site.alias)
     assert answer.redirect_chain[-1][0] == reverse("admin:django_jobs_bulkact_change", args=[act.pk])
     assert (act.by, act.why, act.counted, act.is_capped, act.per_minute) == ("ada", "it is back", 3, False, 600)
-    said = "Requeue, all that were found by (state: dead letters), 3 jobs: it is back"
+    said = "Requeue, all that were found by (state: dead letters (dead or failed)), 3 jobs: it is back"
     assert site.log() == [(str(act.pk), site.user, said)]
     job = Job.objects.using(site.alias).get(pk=act.job_id)
     assert (job.type, job.args, job.priority, job.status) == (TYPE, [act.pk], 100, "ready")

@@ -16,6 +16,7 @@ from django.urls import reverse
 from django_jobs.admin import dead_letters
 from tests.admin.conftest import As
 from tests.admin.site import Site, text
+from tests.app.jobs import log_in
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 DEAD_LETTERS = "admin:django_jobs_job_dead_letters"
@@ -107,6 +108,14 @@ def test_an_error_is_masked_and_never_in_an_address(site: Site) -> None:
     assert not group.requeue_url
 
 
+def test_what_is_secret_in_the_arguments_is_masked_in_an_error_too_though_its_numbers_are_folded(site: Site) -> None:
+    payload = {"args": ["eva", "s3cret-by-place"], "kwargs": {"pin": {"password": "123456"}}}
+    site.make("dead", type=log_in.name, payload=payload, last_error="KeyError: 's3cret-by-place' of 123456 in 7 s")
+    (group,) = groups(site)
+    assert group.line == "KeyError: '•••' of # in # s"
+    assert "line=" not in group.list_url
+
+
 def test_markup_in_a_type_or_an_error_is_shown_as_it_is_written(site: Site) -> None:
     site.make("dead", type=MARKUP, last_error=MARKUP)
     page = site.client.get(reverse(DEAD_LETTERS)).content.decode()
@@ -114,18 +123,17 @@ def test_markup_in_a_type_or_an_error_is_shown_as_it_is_written(site: Site) -> N
     assert MARKUP in html.unescape(re.sub("<wbr>", "", page))
 
 
-def test_a_requeue_of_a_group_is_offered_to_those_who_may_where_there_is_such_an_act(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_requeue_of_a_group_is_offered_to_those_who_may(site: Site) -> None:
     fill(site)
-    monkeypatch.setattr(dead_letters, "bulk_url", lambda query: f"/bulk/?{query}")
     requeue = groups(site)[0].requeue_url
-    assert requeue == "/bulk/?act=requeue&state=dead-letters&type=a&line=OrderGone%3A+order+%23+is+gone"
+    assert (
+        requeue
+        == "/admin/django_jobs/bulkact/add/?act=requeue&state=dead-letters&type=a&line=OrderGone%3A+order+%23+is+gone"
+    )
     assert "Requeue all" in text(site.client.get(reverse(DEAD_LETTERS)))
 
 
-def test_who_may_not_requeue_is_offered_none(as_user: As, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "bulk_url", lambda query: f"/bulk/?{query}")
+def test_who_may_not_requeue_is_offered_none(as_user: As) -> None:
     site = as_user("view_job")
     fill(site)
     assert "Requeue all" not in text(site.client.get(reverse(DEAD_LETTERS)))

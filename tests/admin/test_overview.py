@@ -304,7 +304,7 @@ def test_only_pages_that_one_may_see_are_linked_and_the_one_that_is_shown_is_mar
     nav = re.search(r'<nav class="dj-nav".*?</nav>', front(viewer), re.DOTALL)
     assert nav
     assert {"Overview", "Jobs", "Pauses"} <= set(text(nav[0]).split())
-    assert not {"Schedules", "Workers", "Effects", "Archive"} & set(text(nav[0]).split())
+    assert not {"Bulk", "Schedules", "Workers", "Effects", "Archive"} & set(text(nav[0]).split())
     assert 'href="/admin/django_jobs/" aria-current="page"' in nav[0]
     listed = viewer.list().content.decode()
     assert 'href="/admin/django_jobs/job/" aria-current="page"' in listed

@@ -167,9 +167,10 @@ def test_the_preview_is_for_who_may_see_or_change_or_add(as_user: As, site: Site
 
 @pytest.mark.parametrize(
     ("codename", "expected"),
+    # Who may only look has no form to edit, and is refused every POST; the page has the preview of what is stored.
     [("view_schedule", [403, 403]), ("change_schedule", [200, 200]), ("add_schedule", [403, 200])],
 )
-def test_who_may_only_add_has_the_preview_of_what_is_added(as_user: As, codename: str, expected: list[int]) -> None:
+def test_the_preview_of_a_form_is_for_who_may_send_one(as_user: As, codename: str, expected: list[int]) -> None:
     site = as_user(codename)
     stored = f"{page_of(make(site))[:-7]}preview/"
     assert [site.client.post(address).status_code for address in (stored, PREVIEW)] == expected

@@ -144,7 +144,8 @@ def test_80000_dead_jobs_are_requeued_once_though_cancelled_half_way_resumed_and
     assert_each_once("default", NUMBER)
     said = [entry.change_message for entry in LogEntry.objects.order_by("pk")]
     assert said == [
-        "Requeue, all that were found by (state: dead letters; error: mail server), 80,000 jobs: the mail server is back",
+        "Requeue, all that were found by (state: dead letters (dead or failed); error: mail server), 80,000 jobs: "
+        "the mail server is back",
         "Cancelled: lunch",
         "Resumed.",
     ]

@@ -19,7 +19,6 @@ from django_jobs.models import Pause
 QUEUES_SHOWN = 100
 # The share of jobs that failed in a minute beyond which somebody should look.
 MANY_FAILED = 0.05
-KINDS = ("parked", "suspects", "running")
 
 
 @dataclass(frozen=True, slots=True)

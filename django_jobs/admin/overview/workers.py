@@ -9,8 +9,9 @@ from django.db.models import BooleanField, Case, Count, F, Q, Value, When, Windo
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
-from django_jobs.admin import figures, shown
+from django_jobs.admin import beside, figures, shown
 from django_jobs.admin.overview.asked import Asked
+from django_jobs.admin.worker_runs import COLUMNS, line
 from django_jobs.conf import conf
 from django_jobs.models import Job, Worker
 
@@ -39,7 +40,7 @@ def read(asked: Asked) -> Found:
         all_live=Window(Count("pk", filter=beats)),
         all_working=Window(Count("pk", filter=beats & Q(asked=Worker.Asked.NOTHING))),
     )
-    found = list(rows.defer("types").order_by("-live", "host", "pid")[:WORKERS_SHOWN])
+    found = list(rows.defer("types", "stacks").order_by("-live", "host", "pid")[:WORKERS_SHOWN])
     if not found:
         return Found([], 0, 0, 0)
     return Found(found, found[0].all_of_them, found[0].all_live, found[0].all_working)
@@ -48,7 +49,7 @@ def read(asked: Asked) -> Found:
 def running(asked: Asked) -> list[Job]:
     """Return what runs, that for the longest first, no more than can be shown."""
     jobs = Job.objects.using(asked.alias).running().order_by(F("last_started_at").asc(nulls_last=True))
-    return list(jobs.only("id", "type", "locked_by", "last_started_at", "progress")[:RUNS_SHOWN])
+    return beside.with_progress(jobs.only(*COLUMNS)[:RUNS_SHOWN])
 
 
 def lines(asked: Asked) -> dict[str, Any]:
@@ -69,19 +70,10 @@ def lines(asked: Asked) -> dict[str, Any]:
 def _line(worker: Any, runs: list[Job]) -> dict[str, Any]:
     return {
         "process": shown.worker_link(worker),
-        "state": shown.worker_state(worker),
-        "queues": _("all") if worker.queues is None else ", ".join(map(str, worker.queues)),
+        "state": shown.worker_badge(worker),
+        "queues": shown.queues(worker),
         "busy": _("%(busy)s of %(threads)s") % {"busy": len(runs), "threads": worker.threads},
         "heartbeat": shown.age(worker.heartbeat_at, worker.clock),
-        "runs": [_run(job, worker.clock) for job in runs[:RUNS_OF_ONE]],
+        "runs": [line(job, worker.clock) for job in runs[:RUNS_OF_ONE]],
         "more": max(0, len(runs) - RUNS_OF_ONE),
-    }
-
-
-def _run(job: Job, clock: Any) -> dict[str, Any]:
-    return {
-        "job": shown.job_link(job.pk),
-        "type": shown.name(job.type),
-        "since": shown.age(job.last_started_at, clock),
-        "progress": shown.progress(job.progress),
     }
