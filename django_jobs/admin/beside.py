@@ -24,11 +24,13 @@ BEGINNING = Left(Cast("payload", TextField()), PAYLOAD_READ)
 def with_held(jobs: Iterable[Any], pauses: set[tuple[str, str]] | None = None) -> list[Any]:
     """Return the jobs, each with `held`: whether its queue or its type is paused now, by the database's clock.
 
-    The pauses are few and are read unless they are given, as kinds and names; the jobs behind them are not.
+    The pauses are few; they are read if a job waits and they are not given, as kinds and names. The jobs behind them are not.
     """
-    if pauses is None:
-        pauses = set(Pause.objects.using(jobs_alias()).in_force().values_list("kind", "name"))
     found = list(jobs)
+    if pauses is None:
+        waits = any(job.status == Job.Status.READY for job in found)
+        in_force = Pause.objects.using(jobs_alias()).in_force()
+        pauses = set(in_force.values_list("kind", "name")) if waits else set()
     for job in found:
         job.held = not pauses.isdisjoint({(Pause.Kind.QUEUE, job.queue), (Pause.Kind.TYPE, job.type)})
     return found
