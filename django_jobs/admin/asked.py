@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs import durations, redact
+from django_jobs import durations, redact, registry
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import Job
@@ -53,6 +53,7 @@ _LOST_PLUS = re.compile(r":\d\d(?:\.\d+)? \d\d:?\d\d$")
 LONGEST = 1000
 LONGEST_AGO = 10 * 365 * 86400
 PRIORITY_LIMIT = 100
+MOST_PLACES = 100
 
 
 def sought_of(query: Mapping[str, str], *, archived: bool = False, now: datetime | None = None) -> Sought:
@@ -74,6 +75,8 @@ def sought_of(query: Mapping[str, str], *, archived: bool = False, now: datetime
         found["priority"] = _priority(given["priority"])
     if "argument" in given:
         found["argument"] = _argument(given["argument"])
+    if "argument" in found:
+        _check_place(found["argument"][0], found.get("type", ""))
     return Sought(**(found | _times(given, now)))
 
 
@@ -159,6 +162,27 @@ def _argument(text: str) -> tuple[str, str]:
             _("argument is %(value)s; what the setting REDACT hides is not looked for.") % {"value": shown(path)}
         )
     return path.strip(), value.strip()
+
+
+def _check_place(path: str, job_type: str) -> None:
+    """Refuse an argument by its place where that is one which REDACT hides: of the type or, without one, of any."""
+    root, place, *_others = steps(path)
+    types = [job_type] if job_type else registry.names()
+    if root == "args" and any(redact.hides(name) for known in types for name in _names_at(known, place)):
+        words = {"value": shown(path)}
+        if job_type:
+            raise InvalidJob(_("argument is %(value)s; what the setting REDACT hides is not looked for.") % words)
+        raise InvalidJob(
+            _("argument is %(value)s, which the setting REDACT hides in jobs of some types; choose a type as well.")
+            % words
+        )
+
+
+def _names_at(job_type: str, place: str) -> list[str]:
+    """Return the name of the parameter at a place, or of all if it is not a plain number: from the end, say."""
+    if place.isascii() and place.isdigit():
+        return redact.names(job_type, min(int(place), MOST_PLACES) + 1)[-1:]
+    return redact.names(job_type, MOST_PLACES)
 
 
 def _searched(term: str, archived: bool) -> dict[str, Any]:

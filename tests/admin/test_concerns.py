@@ -65,8 +65,9 @@ def test_no_worker_and_silent_workers_are_named(site: Site) -> None:
 def test_a_queue_with_due_jobs_that_no_claiming_worker_serves_is_named_unless_it_is_paused(site: Site) -> None:
     worker(site, queues=["mail"])
     worker(site, "w2", queues=["labels"], asked=Worker.Asked.QUIET)
-    for queue in ("mail", "labels", "later"):
-        site.make(queue=queue, **({"run_at": Now() + timedelta(hours=1)} if queue == "later" else {}))
+    for queue in ("mail", "labels"):
+        site.make(queue=queue)
+    site.make(queue="later", run_at=Now() + timedelta(hours=1))
     assert "No live worker that claims jobs serves: labels, where jobs are due." in concerns(site)
     django_jobs.pause(queue="labels")
     assert "serves:" not in concerns(site)

@@ -17,6 +17,7 @@ from django_jobs.admin.base import QueueAdmin
 from django_jobs.models import Job, Worker
 from tests.admin.conftest import As
 from tests.admin.site import Site, messages, text
+from tests.app.jobs import log_in
 from tests.engines.common import on_postgresql
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
@@ -220,7 +221,7 @@ def test_each_filter_narrows_to_its_jobs(site: Site) -> None:
         {"error": "DISK is"},
         {"argument": "args.0=5"},
         {"q": "kwargs.customer.id=7"},
-        {"q": "args.1.id=7"},
+        {"q": "args.1.id=7", "type": "shop.mail"},
         {"q": "kwargs.order_id=42"},
         {"q": "tag:billing"},
         {"q": "disk is full"},
@@ -261,6 +262,9 @@ def test_a_reason_and_a_span_of_time_narrow_too(site: Site) -> None:
         ({"queue": "a\x00b"}, "queue has a NUL character"),
         ({"q": "args.=5"}, "argument is &#x27;args.=5&#x27;; give args.0=5"),
         ({"argument": "kwargs.password=hunter2"}, "what the setting REDACT hides is not looked for"),
+        ({"argument": "args.1=hunter2", "type": log_in.name}, "what the setting REDACT hides is not looked for"),
+        ({"argument": "args.-1=hunter2", "type": log_in.name}, "what the setting REDACT hides is not looked for"),
+        ({"q": "args.1=hunter2"}, "choose a type as well"),
         ({"state": "nosuch"}, "state is &#x27;nosuch&#x27;; give one of due"),
         ({"worker": "w", "state": "dead"}, "only jobs that are running have one"),
         ({"tag": "<b>", "parked": "<b>"}, "parked is &#x27;&lt;b&gt;&#x27;"),
