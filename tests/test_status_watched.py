@@ -103,6 +103,8 @@ def status(tree: Tree, *options: str, out: int) -> Iterator[subprocess.Popen[byt
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=subprocess.PIPE,
+        # As from a terminal, whatever the tests were started by: in the background SIGINT may be ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process

@@ -33,6 +33,12 @@ ALWAYS = {"postgresql": ["autovacuum_off"], "sqlite": []}
 
 
 @pytest.fixture(autouse=True)
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the dead rows of all other tests."""
+    monkeypatch.setattr(tables, "BLOAT_ROWS", 10_000_000)
+
+
+@pytest.fixture(autouse=True)
 def live(engine: Engine) -> Worker:
     return worker(engine, listens=True)
 

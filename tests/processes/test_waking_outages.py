@@ -39,6 +39,8 @@ def test_an_enqueue_does_not_wait_for_the_lock_that_others_hold_while_they_commi
         cursor.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         cursor.execute("SELECT pg_reload_conf()")
         wait_for(lambda: _shown(cursor, "synchronous_standby_names") == "nobody")
+        # It is in force when the checkpointer has read it, which it does before a checkpoint.
+        cursor.execute("CHECKPOINT")
         # It waits for a standby that is not there, and holds the lock of all that send a NOTIFY.
         stuck.pgconn.send_query(b"BEGIN; CREATE TABLE written (); NOTIFY anything; COMMIT")
         stuck.pgconn.flush()
