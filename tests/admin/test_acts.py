@@ -46,12 +46,12 @@ def test_a_running_job_is_asked_to_stop(site: Site) -> None:
 
 def test_of_selected_jobs_each_conflict_is_reported_and_the_others_are_requeued(site: Site) -> None:
     dead, failed, running, ready = (site.make(status) for status in ("dead", "failed", "running", "ready"))
-    answer = site.act_on_list("requeue", dead, failed, running, ready, 999_999, why="try again")
+    answer = site.act_on_list("requeue", dead, failed, running, ready, 10**15, why="try again")
     assert messages(answer) == [
         "2 jobs were requeued.",
         f"Job {running.pk} runs; it can be requeued when it has ended.",
         f"Job {ready.pk} waits; it can be requeued when it has ended.",
-        "There is no job 999999.",
+        "There is no job 1000000000000000.",
     ]
     assert [job.refresh().status for job in (dead, failed, running, ready)] == ["ready", "ready", "running", "ready"]
     assert {entry[2] for entry in site.log()} == {"Requeued: try again"}

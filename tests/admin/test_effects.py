@@ -60,13 +60,13 @@ def test_the_list_says_what_is_known_of_each_the_last_asked_first(site: Site) ->
     make(site, "open", job_id=job.pk, asks=3, asked_at=Clock() - timedelta(minutes=4))
     make(site, "under way", job_id=running.pk, asked_at=Clock() - timedelta(minutes=3))
     make(site, "answered", answered_at=Clock(), asked_at=Clock() - timedelta(minutes=2))
-    make(site, "done", kind="once", job_id=999_999, asked_at=Clock() - timedelta(minutes=1))
+    make(site, "done", kind="once", job_id=10**15, asked_at=Clock() - timedelta(minutes=1))
     assert keys(site) == ["done", "answered", "under way", "open"]
     seen = text(site.client.get(LIST))
     assert "open may have happened outside the database" in seen
     assert "under way job runs outside the database" in seen
     assert "answered answered outside the database" in seen
-    assert "done took place in the database, job 999999 (gone)" in seen
+    assert "done took place in the database, job 1000000000000000 (gone)" in seen
     assert "asked 3 times, last 4 min ago" in seen
     assert f'<a href="/admin/django_jobs/job/{job.pk}/change/">' in site.client.get(LIST).content.decode()
 
@@ -116,7 +116,7 @@ def test_a_page_shows_the_record_and_escapes_what_is_in_it(site: Site) -> None:
     ],
 )
 def test_a_page_promises_a_next_run_only_of_a_job_that_can_still_run(site: Site, status: str, says: str) -> None:
-    without = {"gone": 999_999, "none": None}
+    without = {"gone": 10**15, "none": None}
     job_id = without[status] if status in without else site.make(status).pk
     seen = text(page(site, make(site, job_id=job_id)))
     assert says in seen
