@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from django.core.checks import CheckMessage
 from django.core.checks.registry import registry
@@ -12,6 +11,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django_jobs import checks
 from django_jobs.conf import conf
 from django_jobs.doctor.findings import Finding, names
+from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
 from django_jobs.monitoring.check import skew
 from django_jobs.report import TRIAL_SECONDS
@@ -72,7 +72,7 @@ def pooler(engine: Engine) -> Iterator[Finding]:
             f"they poll, every {settings.poll_interval:g} s.",
             'Give DJANGO_JOBS["LISTEN_DSN"] a connection string that goes past the pooler, or say "LISTEN": False.',
         )
-    isolation, idle = _rows(
+    isolation, idle = rows(
         engine,
         "SELECT current_setting('default_transaction_isolation'), current_setting('idle_in_transaction_session_timeout')",
     )[0]
@@ -94,7 +94,7 @@ def pooler(engine: Engine) -> Iterator[Finding]:
 def connections(engine: Engine) -> Iterator[Finding]:
     if engine.name != "postgresql":
         return
-    for what, number, limit in _rows(engine, _SESSIONS):
+    for what, number, limit in rows(engine, _SESSIONS):
         if limit >= 0 and number > FULL * limit:
             yield Finding(
                 "connections",
@@ -120,12 +120,6 @@ def _is_pooled(engine: Engine) -> bool:
     from django_jobs.engines.postgresql_session import is_pooled  # the driver is there only with this vendor
 
     return is_pooled(engine.connection)
-
-
-def _rows(engine: Engine, question: str) -> list[Any]:
-    with engine.connection.cursor() as cursor:
-        cursor.execute(question)
-        return list(cursor.fetchall())
 
 
 CHECKS = (not_writable, system_checks, pooler, connections, clock)

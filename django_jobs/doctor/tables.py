@@ -12,6 +12,7 @@ from django.db.models import UniqueConstraint
 from django_jobs.conf import conf
 from django_jobs.doctor.findings import Finding, names
 from django_jobs.engines.archive import archive
+from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
 from django_jobs.engines.health import Snapshot, health
 
@@ -65,11 +66,11 @@ def _index(engine: Engine, model: Any, index: Any, state: str, before: str) -> F
 def _invalid(engine: Engine, table: str) -> set[str]:
     if engine.name != "postgresql":
         return set()
-    return {row[0] for row in _rows(engine, _INVALID, [table])}
+    return {row[0] for row in rows(engine, _INVALID, [table])}
 
 
 def autovacuum(engine: Engine) -> Iterator[Finding]:
-    if engine.name == "postgresql" and not _rows(engine, _AUTOVACUUM)[0][0]:
+    if engine.name == "postgresql" and not rows(engine, _AUTOVACUUM)[0][0]:
         yield Finding(
             "autovacuum_off",
             "Nobody removes dead rows from the table of jobs, of which each job leaves some: autovacuum is off.",
@@ -135,12 +136,6 @@ def old_partitions(engine: Engine) -> Iterator[Finding]:
             f"{len(old)} partitions of the archive are older than ARCHIVE_FOR and still there: {names(old)}.",
             "`runworkers` drops them while it runs; `jobs archive` does it now and says what is in the way.",
         )
-
-
-def _rows(engine: Engine, question: str, given: Any = ()) -> list[Any]:
-    with engine.connection.cursor() as cursor:
-        cursor.execute(question, given)
-        return list(cursor.fetchall())
 
 
 CHECKS = (indexes, autovacuum, bloat, old_snapshot, old_partitions)

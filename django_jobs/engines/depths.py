@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Count, F, Min, Q
 
+from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
 from django_jobs.engines.sql import statement
 from django_jobs.models import Job
@@ -81,7 +82,7 @@ class Depths:
 def depths(engine: Engine, most: int) -> Depths:
     """Count in two statements; on SQLite the first reads all that waits."""
     lanes = _lanes(engine, most)
-    others = _rows(engine, _OTHERS, [most] * 5)
+    others = rows(engine, _OTHERS, [most] * 5)
     queues: dict[str, QueueDepth] = {}
     for lane in lanes:
         queue = queues.setdefault(lane.queue, QueueDepth(lane.queue))
@@ -101,7 +102,7 @@ def depths(engine: Engine, most: int) -> Depths:
 
 def _lanes(engine: Engine, most: int) -> list[LaneDepth]:
     if engine.name == "postgresql":
-        found: Iterable[Any] = _rows(engine, statement("depths"), {"most": most})
+        found: Iterable[Any] = rows(engine, statement("depths"), {"most": most})
     else:
         found = _grouped(engine)
     lanes = [LaneDepth(queue, priority, due, later, age) for queue, priority, due, later, age in found]
@@ -117,10 +118,3 @@ def _grouped(engine: Engine) -> Iterable[tuple[Any, ...]]:
         oldest = row["oldest"]
         age = None if oldest is None else max((now - from_row(oldest, engine.alias)).total_seconds(), 0.0)
         yield row["queue"], row["priority"], row["due"], row["later"], age
-
-
-def _rows(engine: Engine, question: str, given: Any) -> list[tuple[Any, ...]]:
-    with engine.connection.cursor() as cursor:
-        cursor.execute(question, given)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-        return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
 from django_jobs.engines.sql import statement
 
@@ -72,7 +72,7 @@ def health(engine: Engine) -> Health | None:
     """Return how the tables are doing, in two statements; None on SQLite, or when the table of jobs is not there."""
     if engine.name != "postgresql":
         return None
-    jobs, *parts = _rows(engine, _TABLES) or [(True,)]
+    jobs, *parts = rows(engine, _TABLES) or [(True,)]
     if jobs[0]:
         return None
     _is_part, _name, size, live, dead = jobs
@@ -81,11 +81,5 @@ def health(engine: Engine) -> Health | None:
 
 def oldest_snapshot(engine: Engine) -> Snapshot | None:
     """Return who holds the oldest snapshot of a PostgreSQL that keeps our dead rows, other than this session."""
-    rows = _rows(engine, statement("snapshot"))
-    return Snapshot(*rows[0][:-1]) if rows else None
-
-
-def _rows(engine: Engine, question: str) -> list[Any]:
-    with engine.connection.cursor() as cursor:
-        cursor.execute(question, [])
-        return list(cursor.fetchall())
+    held = rows(engine, statement("snapshot"))
+    return Snapshot(*held[0][:-1]) if held else None

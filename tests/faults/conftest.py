@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.db import connections
 
 from example_project import postgres
+from tests import router
 from tests.faults.pooler import Pooler, find_pgbouncer
 from tests.harness import Tree
 from tests.processes.conftest import proxy, pytest_runtest_makereport, server  # noqa: F401
 from tests.processes.outages import ALIAS, NetworkTree
 from tests.proxy import Proxy
+
+POOLED = "pooled"
 
 
 @pytest.fixture
@@ -43,3 +47,15 @@ def pooled(pooler: Pooler, tmp_path: Path) -> Iterator[Tree]:
     found = NetworkTree(ALIAS, tmp_path, pooler.port)
     yield found
     found.end_all()
+
+
+@pytest.fixture
+def behind(pooler: Pooler) -> Iterator[str]:
+    """The alias by which this process reaches the jobs through the pooler."""
+    connections.settings[POOLED] = {**connections[ALIAS].settings_dict, "PORT": str(pooler.port)}
+    router.jobs_alias = POOLED
+    yield POOLED
+    router.jobs_alias = ALIAS
+    connections[POOLED].close()
+    del connections.settings[POOLED]
+    del connections[POOLED]

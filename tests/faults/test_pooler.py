@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,19 +25,6 @@ from tests.processes.common import effects, ends, lines, state, wait_for_effect
 from tests.processes.outages import ALIAS
 
 pytestmark = [pytest.mark.process, pytest.mark.postgresql]
-POOLED = "pooled"
-
-
-@pytest.fixture
-def behind(pooler: Pooler) -> Iterator[str]:
-    """The alias by which this process reaches the jobs through the pooler."""
-    connections.settings[POOLED] = {**connections[ALIAS].settings_dict, "PORT": str(pooler.port)}
-    router.jobs_alias = POOLED
-    yield POOLED
-    router.jobs_alias = ALIAS
-    connections[POOLED].close()
-    del connections.settings[POOLED]
-    del connections[POOLED]
 
 
 def test_a_pooler_is_seen_and_nothing_is_set_on_its_sessions(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,24 +11,9 @@ from django_jobs import engines
 from django_jobs.doctor import server as looked_at
 from django_jobs.doctor.examine import examine
 from example_project import postgres
-from tests import router
-from tests.faults.pooler import Pooler
 from tests.processes.outages import ALIAS
 
 pytestmark = [pytest.mark.process, pytest.mark.postgresql]
-POOLED = "pooled_doctor"
-
-
-@pytest.fixture
-def behind(pooler: Pooler) -> Iterator[str]:
-    """The alias by which this process reaches the jobs through the pooler."""
-    connections.settings[POOLED] = {**connections[ALIAS].settings_dict, "PORT": str(pooler.port)}
-    router.jobs_alias = POOLED
-    yield POOLED
-    router.jobs_alias = ALIAS
-    connections[POOLED].close()
-    del connections.settings[POOLED]
-    del connections[POOLED]
 
 
 def found(alias: str) -> list[str]:

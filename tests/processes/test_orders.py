@@ -217,6 +217,7 @@ def test_what_a_killed_supervisor_had_for_it_is_taken_away_as_well(tree: Tree) -
     workers = tree.start(settings=QUICK)
     (pid,) = workers.wait_until_ready()
     room = Path(tempfile.gettempdir()) / f"django_jobs-{row(tree, pid).supervisor}"
+    assert room.is_dir()
     workers.signal(signal.SIGKILL)
     wait_for(lambda: not room.exists(), what="its room is gone")
 
