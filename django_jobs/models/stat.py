@@ -45,7 +45,27 @@ LAST_ATTEMPT = 10
 MINUTE = 60  # seconds, of which a row is until it is folded
 
 
-class Stat(models.Model):
+class Counts(models.Model):
+    """What is added up."""
+
+    done = models.BigIntegerField(_("done"), default=0)
+    retried = models.BigIntegerField(_("to run again"), default=0)
+    failed = models.BigIntegerField(_("failed"), default=0)
+    dead = models.BigIntegerField(_("dead"), default=0)
+    cancelled = models.BigIntegerField(_("cancelled"), default=0)
+    stopped = models.BigIntegerField(_("stopped"), default=0)
+    lost_leases = models.BigIntegerField(_("lost leases"), default=0)
+    repeats = models.BigIntegerField(_("repeats"), default=0)
+    lease_expirations = models.BigIntegerField(_("leases that ran out"), default=0)
+    slots_missed = models.BigIntegerField(_("slots missed"), default=0)
+    run_seconds = models.FloatField(_("seconds of all runs"), default=0.0)
+    wait_seconds = models.FloatField(_("seconds of all waits"), default=0.0)
+
+    class Meta:
+        abstract = True
+
+
+class Stat(Counts):
     """What became of runs and slots within one minute or, when that is an hour ago, within ten, a day ago, within an hour.
 
     While it is new there is a row for each worker process that ran something, which it alone writes, with every few
@@ -65,18 +85,6 @@ class Stat(models.Model):
     queue = models.CharField(_("queue"), max_length=100)
     type = models.CharField(_("type"), max_length=255)
     incarnation = models.CharField(_("worker's incarnation"), max_length=32, blank=True, default="")
-    done = models.BigIntegerField(_("done"), default=0)
-    retried = models.BigIntegerField(_("to run again"), default=0)
-    failed = models.BigIntegerField(_("failed"), default=0)
-    dead = models.BigIntegerField(_("dead"), default=0)
-    cancelled = models.BigIntegerField(_("cancelled"), default=0)
-    stopped = models.BigIntegerField(_("stopped"), default=0)
-    lost_leases = models.BigIntegerField(_("lost leases"), default=0)
-    repeats = models.BigIntegerField(_("repeats"), default=0)
-    lease_expirations = models.BigIntegerField(_("leases that ran out"), default=0)
-    slots_missed = models.BigIntegerField(_("slots missed"), default=0)
-    run_seconds = models.FloatField(_("seconds of all runs"), default=0.0)
-    wait_seconds = models.FloatField(_("seconds of all waits"), default=0.0)
     runs = models.JSONField(_("runs by duration"))
     waits = models.JSONField(_("waits by duration"))
     attempts = models.JSONField(_("jobs that ended, by attempt"), default=list)
