@@ -6,7 +6,10 @@ and what runs again, has a trace of its own with a link to it: a trace of days h
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,24 +20,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from django_jobs.engines.values import Claimed, Terms
 
-try:
-    from opentelemetry import metrics, propagate, trace
-    from opentelemetry.context import Context
-except ImportError:
-    trace = None  # type: ignore[assignment, unused-ignore]
-
 NAME = "django_jobs"
 FLUSH_SECONDS = 2.0
 # In what a job carries: its first run is no part of the trace that sent it.
 APART = "apart"
 
 
+# The API sets a provider by itself where it is told to.
+if "OTEL_PYTHON_TRACER_PROVIDER" in os.environ and importlib.util.find_spec("opentelemetry"):
+    importlib.import_module("opentelemetry.trace")
+
+
 def is_on() -> bool:
-    """Tell whether anybody wants to hear. Asked for each job: without the API it is one look."""
-    return trace is not None and _is_provided()
+    """Tell whether anybody wants to hear. Asked for each job: it is one look while nobody has imported the API.
+
+    Whoever sets a provider has. We import it for nobody else: it takes half a MiB.
+    """
+    trace = sys.modules.get("opentelemetry.trace")
+    return trace is not None and _is_provided(trace)
 
 
-def _is_provided() -> bool:
+def _is_provided(trace: Any) -> bool:
     # Until a provider is set, there is one that only stands for it. Whoever sets one does so before the first job.
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
@@ -56,15 +62,19 @@ class Sent:
 @contextmanager
 def sending(job_type: str, queue: str) -> Iterator[Sent]:
     """Be the span in which jobs are sent; what is raised within is its error."""
+    from opentelemetry.trace import SpanKind
+
     attributes = _attributes(queue, "send", "enqueue")
     with _tracer().start_as_current_span(
-        f"enqueue {job_type}", kind=trace.SpanKind.PRODUCER, attributes={**attributes, "django_jobs.type": job_type}
+        f"enqueue {job_type}", kind=SpanKind.PRODUCER, attributes={**attributes, "django_jobs.type": job_type}
     ) as span:
         yield Sent(span, attributes)
 
 
 def carrying(terms: Terms) -> Terms:
     """Return terms whose job carries the trace in which it is sent."""
+    from opentelemetry import propagate
+
     carrier: dict[str, Any] = {}
     propagate.inject(carrier)
     if not carrier:
@@ -85,20 +95,24 @@ class Processed:
         self._span.set_attribute("django_jobs.end", what)
         if error is not None:
             self._attributes["error.type"] = what
+            from opentelemetry.trace import Status, StatusCode
+
             self._span.set_attribute("error.type", what)
-            self._span.set_status(trace.Status(trace.StatusCode.ERROR, error))
+            self._span.set_status(Status(StatusCode.ERROR, error))
 
 
 @contextmanager
 def processing(claimed: Claimed) -> Iterator[Processed]:
     """Be the span of a run, current where its function is called."""
+    from opentelemetry.trace import SpanKind
+
     attributes = _attributes(claimed.queue, "process", "run")
     parent, links = _origin(claimed)
     began = perf_counter()
     with _tracer().start_as_current_span(
         f"run {claimed.type}",
         context=parent,
-        kind=trace.SpanKind.CONSUMER,
+        kind=SpanKind.CONSUMER,
         links=links,
         attributes={
             **attributes,
@@ -121,6 +135,8 @@ def flush() -> None:
     """Have what was recorded sent, within seconds: the process is about to end."""
     if not is_on():
         return
+    from opentelemetry import metrics, trace
+
     for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
         force: Any = getattr(provider, "force_flush", None)
         if force is not None:
@@ -132,6 +148,9 @@ def flush() -> None:
 
 def _origin(claimed: Claimed) -> tuple[Any, list[Any]]:
     """Return the context that a run is part of, and what it is linked to."""
+    from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
+
     nothing = Context()
     if claimed.trace is None:
         return nothing, []
@@ -158,11 +177,15 @@ def _attributes(queue: str, kind: str, name: str) -> dict[str, Any]:
 
 @cache
 def _tracer() -> Any:
+    from opentelemetry import trace
+
     return trace.get_tracer(NAME)
 
 
 @cache
 def _instruments() -> dict[str, Any]:
+    from opentelemetry import metrics
+
     meter = metrics.get_meter(NAME)
     return {
         "sent": meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs that were enqueued."),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +73,18 @@ def test_without_a_provider_a_job_carries_nothing(engine: Engine) -> None:
 
 
 def test_without_the_api_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "trace", None)
+    for name in [name for name in sys.modules if name.startswith("opentelemetry")]:
+        monkeypatch.delitem(sys.modules, name)
     assert not tracing.is_on()
     tracing.flush()
+    assert "opentelemetry" not in sys.modules
+
+
+def test_a_provider_that_the_environment_names_is_set() -> None:
+    asks = "from django_jobs import tracing; print(tracing.is_on())"
+    environment = {**os.environ, "OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
+    told = subprocess.run([sys.executable, "-c", asks], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout == "True\n"
 
 
 def test_the_first_run_is_part_of_the_trace_that_sent_the_job(engine: Engine, spans: Any) -> None:

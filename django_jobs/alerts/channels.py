@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from django.core.mail import mail_admins
 
@@ -16,13 +14,6 @@ from django_jobs.alerts import log
 from django_jobs.alerts.look import BEYOND
 from django_jobs.conf import conf
 from django_jobs.models import Alert
-
-# What a webhook has for each answer, in seconds.
-TIMEOUT = 5.0
-
-
-class NotTold(Exception):
-    """Somebody could not be told; the words are without the webhook's address, which may be a secret."""
 
 
 def tell(alert: Alert) -> None:
@@ -70,24 +61,9 @@ def _webhook(alert: Alert, event: str, value: float) -> None:
     url = conf().alert_webhook
     if url is None:
         return
-    body = json.dumps(_content(alert, event, value)).encode()
-    request = Request(url, body, {"Content-Type": "application/json", "User-Agent": "django_jobs"}, method="POST")
-    try:
-        with build_opener(ProxyHandler(), _NoRedirect()).open(request, timeout=TIMEOUT):
-            pass
-    except HTTPError as error:
-        error.close()
-        raise NotTold(f"the webhook answered {error.code}") from None
-    except URLError as error:
-        raise NotTold(f"the webhook cannot be reached: {error.reason}") from None
-    except Exception as error:
-        raise NotTold(f"the webhook cannot be reached: {type(error).__name__}") from None
+    from django_jobs.alerts.webhook import post
 
-
-class _NoRedirect(HTTPRedirectHandler):
-    # Whoever answers could send us to an address that only we can reach.
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
+    post(url, json.dumps(_content(alert, event, value)).encode())
 
 
 def _content(alert: Alert, event: str, value: float) -> dict[str, Any]:

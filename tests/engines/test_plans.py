@@ -230,7 +230,8 @@ def test_nothing_that_a_pause_holds_back_is_read(engine: Engine, worker: Session
         assert read(nodes) <= most, name
 
 
-VERSIONS = "SELECT count(*), sum(hashtext(concat(ctid, xmin, xmax))) FROM django_jobs_job"  # of rows: a write makes others
+# Of rows: a write makes others.
+VERSIONS = "SELECT count(*), sum(hashtext(concat(ctid, xmin, xmax))) FROM django_jobs_job"
 
 
 def test_the_end_of_a_pause_writes_no_job_and_200000_of_its_jobs_are_claimed_by_reading_few(

@@ -12,7 +12,7 @@ import pytest
 from django.core import mail
 
 from django_jobs import pause, resume
-from django_jobs.alerts import channels, turns
+from django_jobs.alerts import channels, turns, webhook
 from django_jobs.alerts.look import forget, look, open_alerts
 from django_jobs.conf import conf
 from django_jobs.models import Alert, Job
@@ -204,7 +204,7 @@ def test_what_fails_is_tried_again_after_a_while_and_given_up_in_the_end(engine:
     while (found := turns.take(engine)) is not None:
         tries += 1
         if hook.answers:
-            with pytest.raises(channels.NotTold):
+            with pytest.raises(webhook.NotTold):
                 channels.tell(found)
             assert turns.failed(engine, found)
             assert turns.take(engine) is None, "not at once"
@@ -224,7 +224,7 @@ def test_what_fails_is_tried_again_after_a_while_and_given_up_in_the_end(engine:
 @pytest.mark.parametrize(("answer", "said"), [(302, "the webhook answered 302"), (500, "the webhook answered 500")])
 def test_a_webhook_that_sends_us_elsewhere_is_not_followed(engine: Engine, hook: Hook, answer: int, said: str) -> None:
     hook.answers = [answer]
-    with pytest.raises(channels.NotTold) as caught:
+    with pytest.raises(webhook.NotTold) as caught:
         channels.tell(made(kind="dead_letters", limit=10, to_tell=[["raised", "webhook", 11]]))
     assert str(caught.value) == said, "without the address"
     assert "asked again elsewhere" not in hook.posted
@@ -233,9 +233,9 @@ def test_a_webhook_that_sends_us_elsewhere_is_not_followed(engine: Engine, hook:
 def test_a_webhook_that_does_not_answer_is_not_waited_for(
     engine: Engine, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "TIMEOUT", 0.1)
+    monkeypatch.setattr(webhook, "TIMEOUT", 0.1)
     hook.answers = [0]
-    with pytest.raises(channels.NotTold, match="cannot be reached") as caught:
+    with pytest.raises(webhook.NotTold, match="cannot be reached") as caught:
         channels.tell(made(kind="queue_age", name="mail", limit=100, to_tell=[["raised", "webhook", 11]]))
     assert "hunter2" not in str(caught.value)
 
