@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from django_jobs.engines import engine
+from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
 from django_jobs.models import Job, JobQuerySet
 from django_jobs.models.clock import Clock
@@ -119,9 +120,9 @@ class Archive(ABC):
 
     def ends(self) -> tuple[int, int]:
         """Return the lowest and the highest id in the table of jobs, 0 and -1 if it is empty."""
-        # Asked for one by one: for both at once SQLite reads the whole table.
-        ids = Job.objects.using(self.alias).values_list("pk", flat=True)
-        first, last = ids.order_by("pk").first(), ids.order_by("-pk").first()
+        # min and max of one question: SQLite would read the whole table.
+        one = "SELECT id FROM django_jobs_job ORDER BY id {} LIMIT 1"
+        ((first, last),) = rows(self.engine, f"SELECT ({one.format('ASC')}), ({one.format('DESC')})")
         return (0, -1) if first is None or last is None else (first, last)
 
     def first(self, part: Part, ages: Ages) -> int | None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+from django.core.exceptions import EmptyResultSet
 from django.db import DatabaseError, transaction
+from django.utils.dateparse import parse_datetime
 
 from django_jobs import log, notify
+from django_jobs.engines.asking import rows as rows_of
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import EnqueueTimeout
@@ -61,19 +65,35 @@ def tick(engine: Engine, types: Sequence[str], looked_by: str, *, newest: bool =
 
 def due_in(engine: Engine, types: Sequence[str]) -> float | None:
     """Return the seconds until a schedule is due, 0 when one is, None when there is none."""
-    states = ScheduleState.objects.using(engine.alias).filter(wake_at__isnull=False, schedule__type__in=types)
     try:
-        first = states.order_by("wake_at").annotate(clock=Clock()).values_list("wake_at", "clock").first()
+        found = rows_of(engine, *_first(engine.alias, tuple(types)))
+        if not found:
+            return None
+        wake_at, now = (_moment(value, engine.alias) for value in found[0])
+    except EmptyResultSet:  # no types
+        return None
     except UNREADABLE:
         if not engine.connection.is_usable():
             raise
         return 0.0  # the tick finds out which one it is
-    if first is None:
-        return None
-    if None in first:  # no time, as Django takes it: of such a row as well
-        return 0.0
-    wake_at, now = (from_row(value, engine.alias) for value in first)
     return max((wake_at - now).total_seconds(), 0.0)
+
+
+@lru_cache(maxsize=8)
+def _first(alias: str, types: tuple[str, ...]) -> tuple[str, Any]:
+    # Asked every few seconds: to build it anew each time would cost more than to answer it, in time and in memory.
+    states = ScheduleState.objects.using(alias).filter(wake_at__isnull=False, schedule__type__in=types)
+    first = states.order_by("wake_at").annotate(clock=Clock()).values_list("wake_at", "clock")[:1]
+    question, given = first.query.get_compiler(alias).as_sql()
+    return question, given
+
+
+def _moment(value: Any, alias: str) -> datetime:
+    """Return a time as a row has it, in UTC; raise ValueError if it is none. SQLite has times as text."""
+    found = value if isinstance(value, datetime) else parse_datetime(value)
+    if found is None:
+        raise ValueError(f"{value!r} is no time")
+    return from_row(found, alias)
 
 
 def _due(alias: str, types: Sequence[str], newest: bool) -> Any:

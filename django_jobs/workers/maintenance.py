@@ -11,11 +11,9 @@ import time
 from collections.abc import Callable, Generator, Iterator
 
 from django_jobs import log
-from django_jobs.alerts import look
 from django_jobs.conf import Conf
 from django_jobs.engines.archive import archive
 from django_jobs.engines.base import Engine
-from django_jobs.queue import bulk_acts, stats
 from django_jobs.queue.archive import REST, Round
 from django_jobs.workers import retention
 from django_jobs.workers.alerting import Alerting
@@ -25,7 +23,6 @@ from django_jobs.workers.watchdog import watchdog
 
 # A round is made so many times while a job that is done is kept, within these bounds.
 ROUNDS, SHORTEST, LONGEST = 48, 60.0, 900.0
-PURGE_SECONDS = 3600.0
 # Trees that are started together do not begin together.
 FIRST_WAIT = 1.0
 
@@ -34,20 +31,13 @@ class Maintenance:
     def __init__(self, engine: Engine, settings: Conf, outage: Outage) -> None:
         self._engine = engine
         self._archive = archive(engine.alias)
-        # Each does at most so much at a time.
-        self._tasks: list[tuple[Callable[[], int], int]] = [
-            (lambda: retention.purge(engine), retention.BATCH),
-            (lambda: stats.forget(engine, settings.stats_for), stats.BATCH),
-            (lambda: look.forget(engine, settings.stats_for), look.BATCH),
-            (lambda: bulk_acts.forget(engine), bulk_acts.FORGOTTEN_AT_ONCE),
-        ]
+        self._tasks = retention.tasks(engine, settings)
         self._interval = min(max(settings.keep_done / ROUNDS, SHORTEST), LONGEST)
         self._link = Link(engine, outage, settings.lease, "maintenance")
         self._alerting = Alerting(engine, settings, outage)
         self._wake = threading.Event()
         self._ending = False
         self._work: Generator[float] | None = None
-        self._purged_at: float | None = None
         self._thread = threading.Thread()
 
     def start(self) -> None:
@@ -117,17 +107,9 @@ class Maintenance:
                 work.close()
 
     def _round(self) -> Generator[float]:
-        yield from self._all(lambda: stats.fold(self._engine), stats.BATCH)
-        yield from self._purge()
+        for task in retention.due(self._engine, self._tasks):
+            yield from self._all(task.do, task.most)
         yield from Round(self._archive, rest=REST).steps()
-
-    def _purge(self) -> Iterator[float]:
-        """Delete old effects, alerts and statistics, once in about an hour."""
-        if self._purged_at is not None and time.monotonic() - self._purged_at < PURGE_SECONDS:
-            return
-        for task, most in self._tasks:
-            yield from self._all(task, most)
-        self._purged_at = time.monotonic()
 
     @staticmethod
     def _all(task: Callable[[], int], most: int) -> Iterator[float]:
