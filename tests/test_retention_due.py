@@ -31,7 +31,9 @@ def make(engine: Engine, age: timedelta) -> None:
     Stat.objects.using(engine.alias).create(minute=moment, queue="default", type="mail", runs=[], waits=[])
     Effect.objects.using(engine.alias).create(kind="once", key="key", asked_at=moment)
     Alert.objects.using(engine.alias).create(kind="dead_letters", value=1, limit=1, to_tell=[], cleared_at=moment)
-    act = BulkAct.objects.using(engine.alias).create(token=uuid4(), act="cancel", sought={}, counted=0, upto=0, start=0, after=0)
+    act = BulkAct.objects.using(engine.alias).create(
+        token=uuid4(), act="cancel", sought={}, counted=0, upto=0, start=0, after=0
+    )
     BulkAct.objects.using(engine.alias).filter(pk=act.pk).update(created_at=moment)
 
 
