@@ -111,11 +111,6 @@ class Sought:
         return rows
 
     @property
-    def reads_content(self) -> bool:
-        """Whether something is asked for that is found only by reading the large columns of one row after the other."""
-        return bool(self.tag or self.error or self.line or self.argument is not None)
-
-    @property
     def reads_errors(self) -> bool:
         """Whether something is asked for that is found only by reading errors, which are long."""
         return bool(self.error or self.line)
