@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -16,10 +15,11 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_jobs.admin import beside
+from django_jobs.admin import beside, bounded
+from django_jobs.admin.bounded import TooSlow
 from django_jobs.admin.listing import HEAVY
 from django_jobs.admin.shown import badge, job_link, name
-from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, recorded, ticked, why_of
+from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, is_asked, recorded, ticked, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
 from django_jobs.models import Job, find
@@ -50,6 +50,9 @@ class ActsAdmin(WhyAdmin):
         return self.may(request, "cancel")
 
     # On the list.
+
+    def acts_one_by_one(self, request: HttpRequest) -> bool:
+        return is_asked(request, "requeue") or (is_asked(request, "cancel") and "confirmed" in request.POST)
 
     @admin.action(description=gettext_lazy("Requeue selected %(verbose_name_plural)s"), permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
@@ -120,9 +123,13 @@ class ActsAdmin(WhyAdmin):
         outcomes: dict[str, list[int]] = {}
         anew: list[tuple[int, int]] = []
         refusals: list[str] = []
-        for job_id in asked.ids:
+        left: list[int] = []
+        for place, job_id in enumerate(asked.ids):
             try:
                 outcome, now = self._act(request, asked, job_id)
+            except TooSlow:
+                left = asked.ids[place:]
+                break
             except (JobDoesNotExist, StateConflict) as error:
                 refusals.append(str(error))
             else:
@@ -137,18 +144,20 @@ class ActsAdmin(WhyAdmin):
             messages.warning(request, refusal)
         if (more := len(refusals) - REFUSALS_SHOWN) > 0:
             messages.warning(request, _("%d more jobs were refused in the same way.") % more)
+        if left:
+            messages.error(request, bounded.said(left))
 
     def _act(self, request: HttpRequest, asked: Asked, job_id: int) -> tuple[str, int]:
         """Act upon one job; where they share a database, its record in the log becomes true with the act.
 
         Return what came of it, and the id that the job has now: it may be archived since it was shown.
         """
-        job = find(jobs_alias(), job_id)
         now = job_id
-        if job is None:
-            raise JobDoesNotExist(_("There is no job %d.") % job_id)
         by = request.user.get_username()
-        with transaction.atomic(using=jobs_alias()):
+        with bounded.bounded_act():
+            job = find(jobs_alias(), job_id)
+            if job is None:
+                raise JobDoesNotExist(_("There is no job %d.") % job_id)
             if asked.act == "requeue":
                 now = operate.requeue(job_id, why=asked.why, by=by, as_seen=asked.as_seen)
                 outcome = REQUEUED

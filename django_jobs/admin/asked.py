@@ -20,7 +20,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import Job
 from django_jobs.models.clock import database_now
-from django_jobs.queue.sought import ENDED, STATES, Sought, numbered, steps
+from django_jobs.queue.sought import ENDED, STATES, Sought, keyed, numbered, steps
 
 # Every name that an address may have, beside `at` for a place in the list.
 NAMES = (
@@ -199,7 +199,7 @@ def _searched(term: str, archived: bool) -> dict[str, Any]:
 
 def _is_key(term: str) -> bool:
     """Tell whether a job has a key that begins so. Of archived ones there is no index."""
-    return bool(Job.objects.using(jobs_alias()).filter(idempotency_key__startswith=term).exists())
+    return bool(keyed(Job.objects.using(jobs_alias()), term).values_list("pk", flat=True)[:1])
 
 
 def _times(given: Mapping[str, str], now: datetime | None) -> dict[str, datetime]:

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.contrib.admin import ShowFacets
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 
-from django_jobs.admin.bounded import bounded_page
+from django_jobs.admin.bounded import acting_seconds, bounded, bounded_page
 from django_jobs.admin.listing import CappedPaginator
 from django_jobs.engines import jobs_alias
 
@@ -40,14 +42,22 @@ class QueueAdmin(_Admin):
 
     @property
     def urls(self) -> list[URLPattern]:
-        """All that `get_urls` has: each page that is read is bounded, and each POST of who may only look is refused."""
+        """All that `get_urls` has: each page is bounded, and each POST of who may only look is refused."""
         return [
             URLPattern(found.pattern, self._guarded(found.callback), found.default_args, found.name)
             for found in self.get_urls()
         ]
 
     def _guarded(self, view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-        return _refusing_viewers(bounded_page(self.admin_site, view))
+        return _refusing_viewers(bounded_page(self.admin_site, view, acts_one_by_one=self.acts_one_by_one))
+
+    def acts_one_by_one(self, request: HttpRequest) -> bool:
+        """Tell whether rows are acted upon one after the other, each in a `bounded_act` of its own."""
+        return False
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        with bounded(seconds=acting_seconds()) if self.acts_one_by_one(request) else nullcontext():
+            return super().get_changelist_instance(request)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         model: type[Model] = self.model

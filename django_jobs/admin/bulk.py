@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import bulk
-from django_jobs.admin import bulk_count, bulk_shown, shown
+from django_jobs.admin import bulk_count, bulk_shown, figures, shown
 from django_jobs.admin.asked import bulk_address, list_address, sought_of
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.bulk_form import BulkForm
@@ -83,10 +83,10 @@ class BulkActAdmin(QueueAdmin):
         """Store the act, the job that carries it out and, where they share a database, who did it; or say why not."""
         token, by = given["token"], request.user.get_username()
         wanted = bulk.Wanted(act=act, sought=sought, by=by, **{name: given[name] for name in given if name != "token"})
-        number, is_capped = bulk_count.count(act, sought)
+        counted = bulk_count.count(act, sought)
         try:
             with engine().acting():
-                begun, made = bulk.begin(wanted, token, counted=number, is_capped=is_capped)
+                begun, made = bulk.begin(wanted, token, counted=counted.number, is_capped=counted.is_capped)
                 if made:
                     self.log_addition(request, begun, self._recorded(begun))
         except StateConflict as error:
@@ -121,6 +121,7 @@ class BulkActAdmin(QueueAdmin):
             "filter": bulk_shown.in_words(sought),
             "number": found.number,
             "is_capped": found.is_capped,
+            "looked": figures.number(found.looked),
             "counted": bulk_shown.counted(found.number, found.is_capped),
             "examples": found.examples,
             "form": form,

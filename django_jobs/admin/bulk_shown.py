@@ -80,7 +80,7 @@ def _value(name: str, value: Any) -> str:
 def counted(found: int | None, is_capped: bool) -> str:
     """Return a count as people read it."""
     if found is None:
-        return _("more than could be counted in time")
+        return _("an unknown number")
     return capped(found, is_capped)
 
 

@@ -8,7 +8,6 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -16,7 +15,9 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, recorded, why_of
+from django_jobs.admin import bounded
+from django_jobs.admin.bounded import TooSlow
+from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, is_asked, recorded, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import StateConflict
 from django_jobs.models import Effect
@@ -34,15 +35,18 @@ class EffectActsAdmin(WhyAdmin):
 
     # On the list.
 
+    def acts_one_by_one(self, request: HttpRequest) -> bool:
+        return is_asked(request, "happened") or (is_asked(request, "did_not_happen") and "confirmed" in request.POST)
+
     @admin.action(description=gettext_lazy("Say of selected ones: it happened"), permissions=["happened"])
     def happened(self, request: HttpRequest, queryset: QuerySet[Effect]) -> None:
-        self._settle(request, "happened", list(queryset.values_list("pk", flat=True)))
+        self._settle(request, "happened", _ids(queryset))
 
     @admin.action(description=gettext_lazy("Say of selected ones: it did not happen"), permissions=["did_not_happen"])
     def did_not_happen(self, request: HttpRequest, queryset: QuerySet[Effect]) -> HttpResponse | None:
         if "confirmed" not in request.POST:
             return self._confirmation(request, queryset)
-        self._settle(request, "did_not_happen", list(queryset.values_list("pk", flat=True)))
+        self._settle(request, "did_not_happen", _ids(queryset))
         return None
 
     def _confirmation(self, request: HttpRequest, queryset: QuerySet[Effect]) -> HttpResponse:
@@ -87,9 +91,12 @@ class EffectActsAdmin(WhyAdmin):
 
     def _settle(self, request: HttpRequest, act: str, ids: list[int]) -> None:
         """Do it to one effect after the other, and say what became of each."""
-        for effect_id in sorted(ids):
+        for place, effect_id in enumerate(ids):
             try:
                 found = self._settle_one(request, act, effect_id)
+            except TooSlow:
+                messages.error(request, bounded.said(ids[place:]))
+                break
             except StateConflict as conflict:
                 messages.warning(request, str(conflict))
             else:
@@ -102,7 +109,7 @@ class EffectActsAdmin(WhyAdmin):
             "why": why_of(request),
             "by": request.user.get_username(),
         }
-        with transaction.atomic(using=jobs_alias()):
+        with bounded.bounded_act():
             if act == "happened":
                 found, flag, word = effects.happened(effect_id, **given), CHANGE, _("It happened")
             else:
@@ -111,6 +118,11 @@ class EffectActsAdmin(WhyAdmin):
             said = recorded(word, given["why"])
             LogEntry.objects.log_actions(request.user.pk, [found], flag, change_message=said, single_object=True)
         return found
+
+
+def _ids(queryset: QuerySet[Effect]) -> list[int]:
+    with bounded.bounded(seconds=bounded.acting_seconds()):
+        return sorted(queryset.values_list("pk", flat=True))
 
 
 def _seen(request: HttpRequest, effect_id: int) -> int | None:

@@ -15,7 +15,6 @@ from django.utils.translation import gettext_lazy
 from django_jobs.admin import filters, shown
 from django_jobs.admin.asked import NAMES
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.admin.bounded import TooSlow, too_slow
 from django_jobs.admin.dead_letters import dead_letters
 from django_jobs.admin.listing import AT, JobChangeList, search
 from django_jobs.models import Job
@@ -79,12 +78,7 @@ class JobLists(QueueAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         title = _("Retries") if _is_retries(request) else _("Jobs")
-        try:
-            return super().changelist_view(request, {"title": title, **(extra_context or {})})
-        except TooSlow:  # of an act that is asked for on it; nothing is done by then
-            if request.method != "POST":
-                raise
-            return too_slow(self.admin_site, request)
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
     def retries_view(self, request: HttpRequest) -> HttpResponse:
         return self.changelist_view(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
@@ -15,7 +14,7 @@ from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.http import urlencode
 
-from django_jobs.admin import asked, beside, bounded, figures
+from django_jobs.admin import asked, beside, figures
 from django_jobs.admin.known import known
 from django_jobs.admin.paging import LAST, Page, Place, page_at, place_of
 from django_jobs.admin.strands import Way, way
@@ -87,15 +86,6 @@ class JobChangeList(ChangeList):
         return asked.sought_of(given, archived=self.archived, now=known(request).now)
 
     def get_results(self, request: HttpRequest) -> None:
-        # A page that is read is bounded as a whole; an act is not, but the list that it is asked for on.
-        with (
-            nullcontext()
-            if request.method in ("GET", "HEAD")
-            else bounded.bounded(self.root_queryset.db, bounded.SECONDS)
-        ):
-            self._find(request)
-
-    def _find(self, request: HttpRequest) -> None:
         self.may_see_archive = request.user.has_perm("django_jobs.view_archivedjob")
         self.any_paused = bool(known(request).paused) and not self.archived
         self.page = self._page()

@@ -100,7 +100,8 @@ def page_at(way: Way, place: Place, *, size: int, most: int, looked: int) -> Pag
         if place.side == BEFORE:  # nothing is before it: it is the first page, and a full one
             return page_at(way, Place(), size=size, most=most, looked=looked)
         if place.key is None:
-            return Page(found[::-1] if place.is_backward else found, len(found), is_capped=len(found) >= most)
+            is_capped = way.is_cut or len(found) >= most
+            return Page(found[::-1] if place.is_backward else found, len(found), is_capped=is_capped)
     shown_keys = found[:size]
     beyond = Place(BEFORE if place.is_backward else AFTER, shown_keys[-1]) if len(found) > size else None
     page = Page(shown_keys[::-1] if place.is_backward else shown_keys, len(found))
@@ -109,7 +110,7 @@ def page_at(way: Way, place: Place, *, size: int, most: int, looked: int) -> Pag
     page.previous, page.next = (beyond, back) if place.is_backward else (back, beyond)
     if way.rest is None:
         page.found = sum(_counted(strand, most) for strand in way.strands)
-    page.is_capped = page.found >= most
+    page.is_capped = way.is_cut or page.found >= most
     return page
 
 

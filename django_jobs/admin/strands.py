@@ -11,7 +11,7 @@ from django.db.models import F, QuerySet
 
 from django_jobs.models import Job
 from django_jobs.models.clock import for_row
-from django_jobs.queue.sought import Sought, numbered
+from django_jobs.queue.sought import Sought, keyed, numbered
 
 Order = tuple[str, ...]
 AS_CLAIMED: Order = ("queue", "-priority", "run_at", "id")
@@ -47,16 +47,19 @@ class Strand:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The strands of a list, one after the other. `rest` is what has to be read of their rows; of None, nothing is."""
+    """The strands of a list, one after the other. `rest` is what has to be read of their rows; of None, nothing is.
+    `is_cut`: there may be jobs in none of them.
+    """
 
     strands: list[Strand]
     rest: Sought | None = None
+    is_cut: bool = False
 
 
 def way(sought: Sought, table: QuerySet[Any], *, archived: bool = False) -> Way:
     """Return how the jobs that are asked for are gone through."""
     if sought.key and (not archived or numbered(sought.key)):
-        return Way([_keyed(sought, table)])
+        return _keyed(sought, table)
     if sought.state == "running" and not archived:
         return Way([Strand(sought.rows(table).annotate(turn=F("id") + 0), NEWEST_OF_FEW)])
     if archived or sought.state in ("", "done"):
@@ -67,6 +70,13 @@ def way(sought: Sought, table: QuerySet[Any], *, archived: bool = False) -> Way:
     return _told(sought, [Strand(Sought(state=sought.state).rows(table), ORDERS[sought.state])])
 
 
+def way_of_waiting(sought: Sought, table: QuerySet[Any]) -> Way:
+    """Return how all jobs that wait are gone through, whatever state is asked for."""
+    claimable = Strand(table.filter(status=Job.Status.READY, parked__isnull=True), AS_CLAIMED)
+    narrowed = _told(replace(sought, state="due"), [claimable])
+    return Way([*narrowed.strands, *_parked(replace(sought, state="parked"), table).strands], sought)
+
+
 def _parked(sought: Sought, table: QuerySet[Any]) -> Way:
     suspects = Strand(table.filter(parked=Job.Parked.SUSPECT), BY_DUE_TIME)
     others = Strand(table.filter(parked__in=[Job.Parked.TYPE, Job.Parked.PAUSE]), AS_PARKED)
@@ -75,11 +85,12 @@ def _parked(sought: Sought, table: QuerySet[Any]) -> Way:
     return _told(sought, [others] if sought.parked else [suspects, others])
 
 
-def _keyed(sought: Sought, table: QuerySet[Any]) -> Strand:
+def _keyed(sought: Sought, table: QuerySet[Any]) -> Way:
     """Ask for the keys first: with the list's own order beside them, PostgreSQL may prefer to read the table in that order."""
-    keyed = table.filter(idempotency_key__startswith=sought.key) if table.model is Job else table.none()
-    found = [*numbered(sought.key), *keyed.order_by().values_list("pk", flat=True)[:KEYS_FOUND]]
-    return Strand(replace(sought, key="").rows(table.filter(pk__in=found)), NEWEST)
+    rows = keyed(table, sought.key) if table.model is Job else table.none()
+    found = list(rows.values_list("pk", flat=True)[:KEYS_FOUND])
+    among = table.filter(pk__in=[*numbered(sought.key), *found])
+    return Way([Strand(replace(sought, key="").rows(among), NEWEST)], is_cut=len(found) == KEYS_FOUND)
 
 
 def _told(sought: Sought, strands: list[Strand]) -> Way:

@@ -52,5 +52,11 @@ def ticked(request: HttpRequest) -> list[int]:
     return sorted({found for text in request.POST.getlist(ACTION_CHECKBOX_NAME) for found in numbered(text)})
 
 
+def is_asked(request: HttpRequest, act: str) -> bool:
+    """Tell whether an act upon the rows that were ticked is asked for on a list."""
+    match = request.resolver_match
+    return act in request.POST.getlist("action") and match is not None and not match.kwargs
+
+
 def why_of(request: HttpRequest) -> str:
     return request.POST.get("why", "").replace("\x00", "").strip()[:WHY_LIMIT]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce
@@ -49,9 +50,9 @@ def fits(act: str, sought: Sought) -> bool:
     return sought.state != "running"
 
 
-def meant(act: str, sought: Sought) -> JobQuerySet:
-    """Return the jobs that an act upon what a filter finds would mean now, in no order."""
-    rows: JobQuerySet = sought.rows().filter(status__in=states(act, sought)).exclude(type=TYPE)  # type: ignore[assignment]
+def meant(act: str, sought: Sought, among: QuerySet[Any] | None = None) -> JobQuerySet:
+    """Return the jobs that an act upon what a filter finds would mean now, in no order; of those given, or of all."""
+    rows: JobQuerySet = sought.rows(among).filter(status__in=states(act, sought)).exclude(type=TYPE)  # type: ignore[assignment]
     return rows
 
 

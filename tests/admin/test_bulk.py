@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.db import connections
+from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from django_jobs.admin import bulk_count
+from django_jobs.admin import bulk_count, listing
 from django_jobs.models import BulkAct, Job, Worker
 from django_jobs.queue import bulk_step, operate
-from django_jobs.queue.bulk_acts import TYPE
+from django_jobs.queue.bulk_acts import TYPE, meant
 from django_jobs.queue.sought import Sought
 from tests.admin.conftest import As
 from tests.admin.site import Site, messages, text
@@ -125,15 +127,64 @@ def test_what_makes_no_sense_leads_back_to_the_list_and_says_why(site: Site, que
 
 
 def test_a_count_that_goes_no_further_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_count, "MOST", 5)
+    monkeypatch.setattr(listing, "LOOK_AT", 5)
     make(site.alias, 9)
     answer = ask(site, state="dead-letters")
     assert "5 or more" in text(answer)
-    assert "not counted further" in text(answer)
+    assert "Counted in 5 that were looked through, and not further" in text(answer)
     act = acts(site.alias)[0] if confirm(site, answer) else None
     assert act is not None
     assert (act.counted, act.is_capped) == (5, True)
     assert carry_out(act).done == 9
+
+
+def test_what_is_not_among_those_looked_through_is_not_said_to_be_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "LOOK_AT_ERRORS", 5)
+    ids = make(site.alias, 1, last_error="KeyError", finished_at=Now() - timedelta(days=1))
+    make(site.alias, 5)
+    answer = ask(site, state="dead-letters", error="KeyError")
+    assert "None found in 5 looked through: jobs that are failed or dead" in text(answer)
+    assert "None is among those that were looked through" in text(answer)
+    confirm(site, answer)
+    (act,) = acts(site.alias)
+    assert (act.counted, act.is_capped) == (None, True)
+    assert carry_out(act).done == 1
+    assert statuses(site.alias, ids) == ["ready"]
+
+
+def test_all_of_just_as_many_as_are_looked_through_are_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "LOOK_AT", 9)
+    make(site.alias, 9)
+    found = bulk_count.count("requeue", Sought(state="dead-letters"))
+    assert (found.number, found.is_capped) == (9, False)
+
+
+COUNTED = [
+    ("requeue", Sought(queue="a"), 3),
+    ("requeue", Sought(state="done", queue="a"), 1),
+    ("cancel", Sought(queue="a"), 5),
+    ("cancel", Sought(priority=0), 5),
+    ("move", Sought(queue="a"), 4),
+    ("delete", Sought(queue="a"), 4),
+    ("delete", Sought(state="due"), 1),
+    ("cancel", Sought(queue="b"), 0),
+]
+
+
+@pytest.mark.parametrize(("act", "sought", "number"), COUNTED)
+def test_counted_is_what_the_act_means_in_whatever_state(site: Site, act: str, sought: Sought, number: int) -> None:
+    for status in ("dead", "failed", "cancelled", "done", "ready", "running"):
+        make(site.alias, 1, status, queue="a")
+    for parked in ("type", "pause", "suspect"):
+        make(site.alias, 1, "ready", queue="a", parked=parked)
+    make(site.alias, 1, "dead", queue="c", type=TYPE)
+    found = bulk_count.survey(act, sought)
+    assert (found.number, found.is_capped) == (number, False)
+    assert len(found.examples) <= number
+    assert bool(found.examples) == bool(number)
+    assert meant(act, sought).count() == number
 
 
 def test_where_nothing_is_found_there_is_nothing_to_confirm(site: Site) -> None:
@@ -253,25 +304,32 @@ def test_the_list_of_jobs_offers_what_fits_its_filter_and_keeps_it(site: Site) -
 
 
 def test_no_page_needs_many_queries_however_many_acts_there_are(as_user: As) -> None:
-    site = as_user("view_job", "requeue_job")
+    site = as_user("view_job", *MAY.values())
     Worker.objects.using(site.alias).create(
         id="w", host="here", pid=1, supervisor_pid=1, threads=1, types=[TYPE], queues=None
     )
     make(site.alias, 20, idempotency_key=None)
+    make(site.alias, 1, "ready", queue="a", idempotency_key="order:1")
     for number in range(20):
         act = begin(sought=Sought(state="dead-letters", tag=str(number)))
     pages = [
         (reverse("admin:django_jobs_bulkact_changelist"), {}),
         (reverse("admin:django_jobs_bulkact_change", args=[act.pk]), {}),
         (reverse(ADD), {"act": "requeue", "state": "dead-letters"}),
+        (reverse(ADD), {"act": "move", "queue": "a"}),
+        (reverse(ADD), {"act": "move", "queue": "a", "q": "order:1"}),
+        (reverse(ADD), {"act": "cancel", "queue": "a", "since": "1h"}),
     ]
     for url, query in pages:
         sent = []
         for alias in {"default", site.alias}:
             with CaptureQueriesContext(connections[alias]) as found:
                 assert site.client.get(url, query).status_code == 200
-            sent += [line for line in found.captured_queries if not line["sql"].startswith(("SAVEPOINT", "RELEASE"))]
-        assert 0 < len(sent) < 15, url
+            sent += found.captured_queries
+        # The tests have a transaction: in one of its own a page sends neither of the two for its savepoint, nor what
+        # gives the time-out back.
+        ours = [line for line in sent if "SAVEPOINT" not in line["sql"]]
+        assert 0 < len(ours) <= 14 + (connections[site.alias].vendor == "postgresql"), url
 
 
 def test_a_filter_by_a_secret_argument_is_refused_here_as_on_the_list(site: Site) -> None:
@@ -281,13 +339,3 @@ def test_a_filter_by_a_secret_argument_is_refused_here_as_on_the_list(site: Site
     answer = ask(site, state="dead-letters", argument="kwargs.to.id=7")
     assert "argument: kwargs.to.id=7" in text(answer)
     assert "hunter2" not in answer.content.decode()
-
-
-def test_where_nothing_ends_a_statement_a_filter_that_reads_many_rows_is_counted_among_the_newest(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulk_count, "NEWEST_IDS", 2)
-    make(site.alias, 5)
-    on_sqlite = connections[site.alias].vendor == "sqlite"
-    assert bulk_count.count("requeue", Sought(state="dead", error="away")) == ((2, True) if on_sqlite else (5, False))
-    assert bulk_count.count("requeue", Sought(state="dead")) == (5, False)

@@ -339,10 +339,11 @@ def test_who_may_not_see_the_archive_is_not_led_there(as_user: As) -> None:
 
 @on_postgresql
 def test_a_list_that_takes_too_long_says_so_when_it_is_read_and_when_an_act_is_asked_for(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     job = site.make("dead")
     monkeypatch.setattr("django_jobs.admin.bounded.SECONDS", 0.3)
+    settings.DJANGO_JOBS = {"ENQUEUE_TIMEOUT": 0.1}
     monkeypatch.setattr(beside, "BEGINNING", RawSQL("SELECT pg_sleep(30)::text", []))  # of each row
     for answer in (site.list(), site.act_on_list("requeue", job)):
         assert answer.status_code == 503

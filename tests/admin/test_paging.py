@@ -12,7 +12,7 @@ import pytest
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from django_jobs.admin import listing
+from django_jobs.admin import listing, strands
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.models import Job
 from django_jobs.models.clock import Clock
@@ -20,6 +20,7 @@ from tests.admin.site import Site, text
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 SIZE = 3
+BULK = "admin:django_jobs_bulkact_add"
 
 
 @pytest.fixture(autouse=True)
@@ -187,6 +188,18 @@ def test_a_count_is_exact_below_its_limit_and_says_when_it_is_not(site: Site, mo
     assert "8 jobs" in text(site.list())
     monkeypatch.setattr(listing, "COUNT_LIMIT", 8)
     assert "8 or more jobs" in text(site.list())
+
+
+def test_keys_beyond_those_that_are_looked_up_are_said_to_be_left_out(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strands, "KEYS_FOUND", 2)
+    jobs = {key: site.make(idempotency_key=f"order:{key}") for key in ("c", "A", "B")}
+    answer = site.list(q="order:")
+    assert ids(answer) == [jobs["B"].pk, jobs["A"].pk]
+    assert "2 or more jobs" in text(answer)
+    assert "2 or more" in text(site.client.get(reverse(BULK), {"act": "cancel", "key": "order:"}))
+    assert "1 jobs that are" in text(site.client.get(reverse(BULK), {"act": "cancel", "key": "order:c"}))
 
 
 @pytest.mark.parametrize(

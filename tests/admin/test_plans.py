@@ -59,6 +59,7 @@ PAGES: list[tuple[dict[str, str], int]] = [
     ({"state": "dead-letters", "since": "1m"}, 2_400),
     ({"q": "ID"}, 400),
     ({"q": "done500"}, 1_400),
+    ({"q": "done"}, 4_300),
     ({"q": "nothing"}, 12_300),
 ]
 
