@@ -24,6 +24,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
 from django_jobs.models import Job, find
 from django_jobs.queue import operate
+from django_jobs.texts import translated
 
 REFUSALS_SHOWN = 10
 REQUEUED, CANCELLED, ASKED = "requeued", "cancelled", "asked"
@@ -124,7 +125,7 @@ class ActsAdmin(WhyAdmin):
             try:
                 outcome, now = self._act(request, asked, job_id)
             except (JobDoesNotExist, StateConflict) as error:
-                refusals.append(str(error))
+                refusals.append(translated(error))
             else:
                 outcomes.setdefault(outcome, []).append(job_id)
                 anew += [(job_id, now)] if now != job_id else []

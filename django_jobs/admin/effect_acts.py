@@ -21,6 +21,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import StateConflict
 from django_jobs.models import Effect
 from django_jobs.queue import effects
+from django_jobs.texts import translated
 
 
 class EffectActsAdmin(WhyAdmin):
@@ -91,7 +92,7 @@ class EffectActsAdmin(WhyAdmin):
             try:
                 found = self._settle_one(request, act, effect_id)
             except StateConflict as conflict:
-                messages.warning(request, str(conflict))
+                messages.warning(request, translated(conflict))
             else:
                 messages.success(request, _said(act) % found.key)
 

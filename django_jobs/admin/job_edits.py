@@ -26,6 +26,7 @@ from django_jobs.models import Job
 from django_jobs.queue import edit, operate
 from django_jobs.queue.seen import expect
 from django_jobs.registry import JobType
+from django_jobs.texts import translated
 
 
 class EditsAdmin(ActsAdmin):
@@ -56,7 +57,7 @@ class EditsAdmin(ActsAdmin):
                     self._record(request, job, _("Made due at once"), why)
                 messages.success(request, _("Job %d is due now.") % job_id)
             except (JobDoesNotExist, StateConflict) as error:
-                messages.warning(request, str(error))
+                messages.warning(request, translated(error))
         return HttpResponseRedirect(self.url_of("change", job_id))
 
     def edit_view(self, request: HttpRequest, job_id: int) -> HttpResponse:
@@ -81,10 +82,10 @@ class EditsAdmin(ActsAdmin):
                 messages.success(request, said)
                 return HttpResponseRedirect(page if anew == job_id else shown.job_address(anew))
         except (JobDoesNotExist, StateConflict) as error:
-            messages.warning(request, str(error))
+            messages.warning(request, translated(error))
             return HttpResponseRedirect(page)
         except (InvalidJob, InvalidJobType) as error:
-            form.add_error(None, str(error))
+            form.add_error(None, translated(error))
         return TemplateResponse(request, "admin/django_jobs/job/edit.html", self._form_context(request, job, form))
 
     def _edit(self, request: HttpRequest, job: Any, form: ArgumentsForm) -> tuple[str, int]:

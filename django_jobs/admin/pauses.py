@@ -23,6 +23,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, JobsError
 from django_jobs.models import Pause
 from django_jobs.models.clock import database_now
+from django_jobs.texts import translated
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Pause]
@@ -92,7 +93,7 @@ class PauseForm(_Form):
         try:
             step()
         except JobsError as error:
-            self.add_error(field, str(error))
+            self.add_error(field, translated(error))
 
     def _check_name(self) -> None:
         if self.cleaned_data["kind"] == Pause.Kind.QUEUE:

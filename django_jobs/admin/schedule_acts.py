@@ -24,6 +24,7 @@ from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.queue.sought import numbered
 from django_jobs.schedules import operate, status
 from django_jobs.schedules.definition import said
+from django_jobs.texts import translated
 
 ACTS = ("pause", "resume", "run", "as_code")
 
@@ -109,16 +110,17 @@ class ScheduleActsAdmin(WhyAdmin):
                 # To pause one that cannot be read must be possible.
                 schedule = (rows.only("name", "enabled") if act in ("pause", "resume") else rows).first()
             except UNREADABLE as error:
-                raise Refused(status.unreadable(error).reason) from None
+                raise Refused(translated(status.unreadable(error).reason)) from None
             if schedule is None:
                 raise NothingToDo(_("There is no schedule %d.") % pk)
             try:
                 record, text = _ACTS[act](schedule, why, request.user.get_username())
             except JobsError as error:
-                raise Refused(str(error)) from None
+                raise Refused(translated(error)) from None
             except ValidationError as error:
                 raise Refused(
-                    _("Schedule %(name)s stays as it is. %(error)s") % {"name": schedule, "error": said(error)}
+                    _("Schedule %(name)s stays as it is. %(error)s")
+                    % {"name": schedule, "error": said(error).translated()}
                 ) from None
             self.log_change(request, schedule, recorded(record, why))
         return text

@@ -202,7 +202,7 @@ class Schedule(models.Model):
 
         super().clean()
         if faults := definition.faults(self):
-            raise ValidationError(faults)
+            raise definition.refused(faults)
 
     def save(self, **kwargs: Any) -> None:
         """Check and store this schedule. New times, and those of one that is enabled again, begin now.
