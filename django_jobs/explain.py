@@ -14,7 +14,16 @@ from django.db.models.functions import Now
 from django_jobs import redact
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, CAME_FROM, EDITED, HISTORY_LIMIT, REQUEUED, TOO_LATE
+from django_jobs.engines.causes import (
+    ASKED_TO_STOP,
+    CALLED_OFF,
+    CAME_FROM,
+    EDITED,
+    HISTORY_LIMIT,
+    NO_REASON,
+    REQUEUED,
+    TOO_LATE,
+)
 from django_jobs.models import ArchivedJob, Job, Pause, Worker, find
 from django_jobs.models.clock import ClockText
 from django_jobs.models.record import JobRecord
@@ -196,6 +205,8 @@ def _counted(streak: int, lines: int) -> str:
 def _said(words: str) -> Text:
     """Return who did something, and why, as the end of a sentence."""
     by, name = "by ", _open(words)
+    if name == NO_REASON:
+        return _("by a person: %s", _("no reason given"))
     return _("by %s", name.removeprefix(by)) if name.startswith(by) else _("by a person: %s", name)
 
 

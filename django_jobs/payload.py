@@ -102,7 +102,7 @@ class Check:
 
     def _inside(self, value: dict[Any, Any] | list[Any], where: str, depth: int, path: str) -> None:
         if depth > DEPTH_LIMIT:
-            words = {"where": _at(where, path[:80]), "limit": DEPTH_LIMIT}
+            words = {"where": _at(where, path[: max(120 - len(where), 0)]), "limit": DEPTH_LIMIT}
             raise InvalidJob(_("%(where)s... is nested over %(limit)d deep; pass flatter data.", **words))
         if isinstance(value, list):
             for index, item in enumerate(value):

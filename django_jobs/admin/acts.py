@@ -160,7 +160,9 @@ class ActsAdmin(WhyAdmin):
 
 
 def _recorded(outcome: str, why: str) -> str:
-    word = {REQUEUED: _("Requeued"), CANCELLED: _("Cancelled"), ASKED: _("Asked to stop, to be cancelled")}[outcome]
+    def word() -> str:
+        return {REQUEUED: _("Requeued"), CANCELLED: _("Cancelled"), ASKED: _("Asked to stop, to be cancelled")}[outcome]
+
     return recorded(word, why)
 
 

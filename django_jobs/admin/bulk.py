@@ -28,7 +28,7 @@ from django_jobs.explain import live_workers
 from django_jobs.models import BulkAct
 from django_jobs.queue.bulk_acts import fits, under_way
 from django_jobs.queue.sought import Sought
-from django_jobs.texts import kept_text, translated
+from django_jobs.texts import foreign, kept_text, translated
 
 
 @admin.register(BulkAct)
@@ -89,7 +89,7 @@ class BulkActAdmin(QueueAdmin):
             with engine().acting():
                 begun, made = bulk.begin(wanted, token, counted=number, is_capped=is_capped)
                 if made:
-                    self.log_addition(request, begun, self._recorded(begun))
+                    self.log_addition(request, begun, foreign(lambda: self._recorded(begun)))
         except StateConflict as error:
             messages.error(request, translated(error))
             return None
@@ -177,16 +177,18 @@ class BulkActAdmin(QueueAdmin):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        do, said, logged = (
-            (bulk.cancel, _("It ends behind the step that is under way."), _("Cancelled"))
+        do, said = (
+            (bulk.cancel, _("It ends behind the step that is under way."))
             if what == "cancel"
-            else (bulk.resume, _("It goes on behind the last job that it came to."), _("Resumed"))
+            else (bulk.resume, _("It goes on behind the last job that it came to."))
         )
         why = why_of(request)
         try:
             with engine().acting():
                 do(act_id, why=why, by=request.user.get_username())
-                self.log_change(request, act, recorded(logged, why))
+                self.log_change(
+                    request, act, recorded(lambda: _("Cancelled") if what == "cancel" else _("Resumed"), why)
+                )
             messages.success(request, said)
         except (StateConflict, JobDoesNotExist) as error:
             messages.warning(request, translated(error))

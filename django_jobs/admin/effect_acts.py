@@ -105,11 +105,11 @@ class EffectActsAdmin(WhyAdmin):
         }
         with transaction.atomic(using=jobs_alias()):
             if act == "happened":
-                found, flag, word = effects.happened(effect_id, **given), CHANGE, _("It happened")
+                found, flag = effects.happened(effect_id, **given), CHANGE
             else:
-                found, flag, word = effects.did_not_happen(effect_id, **given), DELETION, _("It did not happen")
+                found, flag = effects.did_not_happen(effect_id, **given), DELETION
             assert request.user.pk is not None
-            said = recorded(word, given["why"])
+            said = recorded(lambda: _("It happened") if flag == CHANGE else _("It did not happen"), given["why"])
             LogEntry.objects.log_actions(request.user.pk, [found], flag, change_message=said, single_object=True)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from inspect import Signature
 from typing import Any
 
@@ -54,7 +55,7 @@ class EditsAdmin(ActsAdmin):
             try:
                 with transaction.atomic(using=jobs_alias()):
                     edit.run_now(job_id, why=why, by=request.user.get_username(), as_seen=request.POST.get("as_seen"))
-                    self._record(request, job, _("Made due at once"), why)
+                    self._record(request, job, lambda: _("Made due at once"), why)
                 messages.success(request, _("Job %d is due now.") % job_id)
             except (JobDoesNotExist, StateConflict) as error:
                 messages.warning(request, translated(error))
@@ -97,18 +98,22 @@ class EditsAdmin(ActsAdmin):
                 names = edit.edit(job.pk, **form.wanted(), **given)
                 if not names:
                     return _("Nothing of job %d was changed.") % job.pk, job.pk
-                self._record(request, job, _("Edited (%s)") % ", ".join(names), why)
-                return _("Job %(id)d was edited: %(what)s.") % {"id": job.pk, "what": ", ".join(names)}, job.pk
+                self._record(request, job, lambda: _("Edited (%s)") % _listed(names), why)
+                return _("Job %(id)d was edited: %(what)s.") % {"id": job.pk, "what": _listed(names)}, job.pk
             anew = operate.requeue(job.pk, payload=form.payload, **given)
-            other = form.new is not None and form.new.names
-            words = _("Requeued with other %s") % form.new.what if form.new and other else _("Requeued")
-            self._record(request, job, words, why)
+            other = form.new.what if form.new is not None and form.new.names else ""
+            self._record(
+                request,
+                job,
+                lambda: _("Requeued with other %s") % translated(other) if other else _("Requeued"),
+                why,
+            )
         if anew != job.pk:
             text = _("Job %(old)d is archived: it was requeued as the new job %(new)d, without an idempotency key.")
             return text % {"old": job.pk, "new": anew}, anew
         return _("Job %d was requeued.") % job.pk, anew
 
-    def _record(self, request: HttpRequest, job: Any, what: str, why: str) -> None:
+    def _record(self, request: HttpRequest, job: Any, what: Callable[[], str], why: str) -> None:
         self.log_change(request, job, recorded(what, why))
 
     def _form_context(self, request: HttpRequest, job: Any, form: ArgumentsForm) -> dict[str, Any]:
@@ -129,6 +134,10 @@ class EditsAdmin(ActsAdmin):
             "back": self.url_of("change", job.pk),
             "key": format_html("<code>{}</code>", job.idempotency_key) if job.idempotency_key else "",
         }
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(translated, names))
 
 
 def _signature(job_type: JobType) -> str:

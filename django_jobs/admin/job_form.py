@@ -69,8 +69,8 @@ class ArgumentsForm(forms.Form):
                 found = restored(self.job.type, given, self.job.payload)
                 self.new = edited(self.job, found)
             except (InvalidJob, InvalidJobType) as error:
-                said = f"{translated(error.fault)} {_('Nothing was changed.')}" if error.fault else translated(error)
-                raise ValidationError(said) from None
+                said, unchanged = translated(error.fault), _("Nothing was changed.")
+                raise ValidationError(f"{said} {unchanged}" if said else translated(error)) from None
             self.payload = found
         return values
 

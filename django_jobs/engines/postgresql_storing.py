@@ -119,8 +119,8 @@ class PostgreSQLStoring(Engine):
             if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
                 raise StateConflict(
                     _(
-                        "Another transaction holds the job or its idempotency key, and did not end within %g s (ENQUEUE_TIMEOUT); "
-                        "try again when it is over.",
+                        "Another transaction holds the job or its idempotency key, and did not end within %g s "
+                        "(ENQUEUE_TIMEOUT); try again when it is over.",
                         limit,
                     )
                 ) from error

@@ -51,10 +51,10 @@ def edit(
             names.append(new.what)
         if priority is not None and priority != job.priority:
             values["priority"] = priority
-            names.append("priority")
+            names.append(_("priority"))
         if moment is not None and moment != from_row(job.run_at, job._state.db):
             values["run_at"] = _in_time(job, moment)
-            names.append("due time")
+            names.append(_("due time"))
         return values, names
 
     return _write(job_id, wanted, acts.said(by, why), as_seen)
@@ -71,7 +71,7 @@ def run_now(job_id: int, *, why: str = "", by: str = "", as_seen: str | None = N
             raise StateConflict(
                 _("Job %d is due already; what it waits for else is said on its page, and by explain().", job.pk)
             )
-        return {"run_at": Clock()}, ["due time"]
+        return {"run_at": Clock()}, [_("due time")]
 
     _write(job_id, wanted, acts.said(by, why), as_seen)
 
@@ -95,7 +95,7 @@ def _write(job_id: int, wanted: Wanted, said: str, as_seen: str | None) -> tuple
                 words["archived"] = _(" and archived")
             raise StateConflict(
                 _(
-                    "Job %(id)d %(state)s%(archived)s; only a job that waits can be changed. Nothing was changed.",
+                    "Job %(id)d%(state)s%(archived)s; only a job that waits can be changed. Nothing was changed.",
                     **words,
                 )
             )

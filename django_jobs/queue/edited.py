@@ -13,6 +13,7 @@ from django_jobs.conf import conf
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models.record import JobRecord
 from django_jobs.queue.arguments import payload_of
+from django_jobs.texts import Text
 from django_jobs.texts import text as _
 
 NAMES_LIMIT = 300
@@ -25,8 +26,8 @@ class Edited(NamedTuple):
     names: tuple[str, ...]
 
     @property
-    def what(self) -> str:
-        return payload.storable(f"arguments {', '.join(self.names)}", NAMES_LIMIT)
+    def what(self) -> Text:
+        return _("arguments %s", payload.storable(", ".join(self.names), NAMES_LIMIT))
 
 
 class Stored(Func):

@@ -108,7 +108,7 @@ def requeue(
         seen = acts.see(job_id)
         if seen.status in UNFINISHED:
             words = {"id": job_id, "state": acts.state(seen)}
-            raise StateConflict(_("Job %(id)d %(state)s; it can be requeued when it has ended.", **words))
+            raise StateConflict(_("Job %(id)d%(state)s; it can be requeued when it has ended.", **words))
         acts.expect(seen, states, as_seen)
         new = None if payload is None else edited(seen, payload)
         told = f"{said} (with other {new.what})" if new is not None and new.names else said
@@ -199,7 +199,7 @@ def _requeue(seen: Any, said: str, new: Edited | None) -> bool:
             return False
         raise StateConflict(
             _(
-                "Job %(id)d cannot be requeued: its idempotency key %(key)r is held by job %(holder)d, which %(state)s.",
+                "Job %(id)d cannot be requeued: its idempotency key %(key)r is held by job %(holder)d, which%(state)s.",
                 id=seen.pk,
                 key=key,
                 holder=holder.pk,

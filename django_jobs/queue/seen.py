@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from django_jobs import log, payload
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.causes import HISTORY_LIMIT
+from django_jobs.engines.causes import HISTORY_LIMIT, NO_REASON
 from django_jobs.exceptions import InvalidJobType, JobDoesNotExist, StateConflict, shown
 from django_jobs.models import Job, find
 from django_jobs.models.clock import ClockText
@@ -52,14 +52,14 @@ def expect(seen: Any, states: Collection[str], as_seen: str | None = None) -> No
     if seen.status not in states:
         raise StateConflict(
             _(
-                "Job %(id)d %(state)s; only %(wanted)s was asked for.",
+                "Job %(id)d%(state)s; only %(wanted)s was asked for.",
                 id=seen.pk, state=state(seen), wanted=either(sorted(states)),
             )
         )  # fmt: skip
     if as_seen is not None and version(seen) != as_seen:
         raise StateConflict(
             _(
-                "Job %(id)d was changed since it was shown: it %(state)s now. Nothing was done; look at it again.",
+                "Job %(id)d was changed since it was shown: it%(state)s now. Nothing was done; look at it again.",
                 id=seen.pk,
                 state=state(seen),
             )
@@ -100,14 +100,14 @@ def said(by: str, why: str) -> str:
         if not isinstance(value, str):
             raise InvalidJobType(_("%(name)s is %(value)s; give text.", name=name, value=shown(value)))
     found = ": ".join(part for part in (by and f"by {by}", why) if part)
-    return payload.storable(found or "no reason given", TEXT_LIMIT)
+    return payload.storable(found or NO_REASON, TEXT_LIMIT)
 
 
 def state(job: Any) -> Text:
-    """Return the state of a job as what it does."""
+    """Return the state of a job as what it does, to stand behind a word."""
     if job.status == Job.Status.READY:
-        return _("waits")
-    return _("runs") if job.status == Job.Status.RUNNING else _("is %s", _(job.status))
+        return _(" waits")
+    return _(" runs") if job.status == Job.Status.RUNNING else _(" is %s", _(job.status))
 
 
 def busy(job_id: int) -> StateConflict:
