@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -88,21 +87,24 @@ def refused(found: Faults) -> ValidationError:
 
 
 def said(error: ValidationError) -> Text:
-    """Return the messages of an error by field as one text, with the names that code has for fields, or pages."""
-    return foreign(lambda: _told(error, _label), lambda: _told(error, str))
+    """Return the messages of an error by field as one text."""
 
+    def say() -> str:
+        told = ((name, _label(name), " ".join(texts)) for name, texts in error.message_dict.items())
+        return " ".join(
+            text if text.startswith((name, capfirst(label))) else f"{label}: {text}" for name, label, text in told
+        )
 
-def _told(error: ValidationError, label: Callable[[str], str]) -> str:
-    told = ((name, label(name), " ".join(texts)) for name, texts in error.message_dict.items())
-    # Some begin with what they are about.
-    return " ".join(
-        text if text.startswith((name, capfirst(title))) else f"{title}: {text}" for name, title, text in told
-    )
+    return foreign(say)
 
 
 def _label(name: str) -> str:
-    field: Any = Schedule._meta.get_field(name) if name != NON_FIELD_ERRORS else None
-    return name if field is None else str(field.verbose_name)
+    """Return what the active language calls a field; in English its name, as it is in code."""
+    if name == NON_FIELD_ERRORS:
+        return name
+    field: Any = Schedule._meta.get_field(name)
+    label = foreign(lambda: str(field.verbose_name))
+    return name if label.translated() == label else label.translated()
 
 
 def choices(schedule: Schedule) -> Faults:

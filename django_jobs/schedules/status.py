@@ -134,8 +134,8 @@ def _orphaned(schedule: Schedule) -> Text:
 
 
 def _at_the_time(state: ScheduleState) -> Text:
-    """Return the error that a scheduler has stored, in its words."""
-    return foreign(lambda: gettext("said by the scheduler at the time: %s") % state.error, lambda: state.error)
+    """Return the error that a scheduler has stored; pages say whose words it is in."""
+    return foreign(lambda: gettext("the scheduler said: %s") % state.error, state.error)
 
 
 def _overdue(state: ScheduleState, late: timedelta) -> Text:
