@@ -27,7 +27,7 @@ from django_jobs.engines.causes import (
 from django_jobs.models import ArchivedJob, Job, Pause, Worker, find
 from django_jobs.models.clock import ClockText
 from django_jobs.models.record import JobRecord
-from django_jobs.texts import Text, span
+from django_jobs.texts import Text, number, span
 from django_jobs.texts import text as _
 from django_jobs.waiting import unserved
 
@@ -259,10 +259,11 @@ def _asked_to_stop(job: Any) -> str:
     if job.cancel_reason is None:
         return ""
     asked: dict[str, Any] = next((line for line in reversed(job.history) if line["cause"] == ASKED_TO_STOP), {})
+    beat = conf().heartbeat
     return _(
-        "; it was asked to stop %(age)s ago %(by)s: its handler is told with a heartbeat (every %(seconds)g s), and it is "
+        "; it was asked to stop %(age)s ago %(by)s: its handler is told with a heartbeat (every %(seconds)s s), and it is "
         "cancelled when its run ends",
-        age=_line_age(job, asked), by=_said(job.cancel_reason), seconds=conf().heartbeat,
+        age=_line_age(job, asked), by=_said(job.cancel_reason), seconds=number(beat, 0 if beat == int(beat) else 1),
     )  # fmt: skip
 
 
