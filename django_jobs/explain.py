@@ -248,11 +248,8 @@ def _running(job: Any, now: datetime, worker: Worker | None) -> Text:
             "%(runs)s; the worker is silent for %(silent)s, and the job goes back in %(left)s.",
             runs=runs, silent=silent, left=left,
         )  # fmt: skip
-    return _("%(runs)s, leased for another %(left)s%(before)s.", runs=runs, left=left, before=_before(job))
-
-
-def _before(job: Any) -> str:
-    return "" if job.cancel_reason is not None else _after_what(job)
+    before = "" if job.cancel_reason is not None else _after_what(job)
+    return _("%(runs)s, leased for another %(left)s%(before)s.", runs=runs, left=left, before=before)
 
 
 def _asked_to_stop(job: Any) -> str:

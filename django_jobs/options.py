@@ -26,16 +26,11 @@ RESERVED_PREFIXES = ("schedule:", "job:")
 
 
 def whole(value: object, name: str, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJobType(_no_number(value, name, low, high))
-    if not low <= value <= high:
-        raise InvalidJob(_no_number(value, name, low, high))
-    return value
-
-
-def _no_number(value: object, name: str, low: int, high: int) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return value
+    kind = InvalidJob if isinstance(value, int) and not isinstance(value, bool) else InvalidJobType
     words = {"name": name, "value": shown(value), "low": low, "high": high}
-    return _("%(name)s is %(value)s; give a whole number from %(low)d to %(high)d.", **words)
+    raise kind(_("%(name)s is %(value)s; give a whole number from %(low)d to %(high)d.", **words))
 
 
 def priority(value: object) -> int:
@@ -67,8 +62,10 @@ def text(value: object, name: str) -> str:
         words = {"name": name, "value": shown(value), "number": len(value), "most": NAME_LIMIT}
         raise InvalidJob(_("%(name)s is %(value)s of %(number)d characters; give 1 to %(most)d.", **words))
     if UNSTORABLE.search(value):
-        words = {"name": name, "value": shown(value)}
-        raise InvalidJob(_("%(name)s is %(value)s, with a character that cannot be stored; take it out.", **words))
+        said = _(
+            "%(name)s is %(value)s, with a character that cannot be stored; take it out.", name=name, value=shown(value)
+        )
+        raise InvalidJob(said)
     return value
 
 

@@ -23,7 +23,7 @@ from django_jobs.exceptions import JobsError
 from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.queue.sought import numbered
 from django_jobs.schedules import operate, status
-from django_jobs.schedules.definition import said
+from django_jobs.schedules.faults import said
 from django_jobs.texts import translated
 
 # What the log keeps of an act, and what is said of it.

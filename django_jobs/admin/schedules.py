@@ -64,7 +64,7 @@ def _read_only(name: str) -> Callable[[Any, Schedule], str]:
 def _times(schedule: Schedule) -> str:
     if schedule.every is None:
         return format_html('<span class="dj-call">{}</span>', schedule.expression)
-    return _("every %s") % durations.spelled(schedule.every)
+    return _("every %s") % durations.spelled(schedule.every).translated()
 
 
 def _time(schedule: Any, word: str, value: datetime | None, job: str = "") -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.utils import timezone
-from django.utils.text import capfirst
 
 from django_jobs import durations, options, registry
 from django_jobs.cron import BadExpression, Cron
@@ -19,13 +17,15 @@ from django_jobs.models.schedule import NAME_LIMIT, TIMING, Schedule
 from django_jobs.options import Enqueue
 from django_jobs.outcomes import LONGEST_DELAY
 from django_jobs.queue.new_job import new_job
+from django_jobs.schedules.faults import Faults, refused
 from django_jobs.slots import Ambiguous, CronSlots, EverySlots, Nonexistent
-from django_jobs.texts import Text, foreign, lazily, of
+from django_jobs.texts import Text, of
 from django_jobs.texts import text as _
 from django_jobs.zones import BadZone, data_of, zone
 
 if TYPE_CHECKING:
-    from django_jobs.slots import Slots
+    from django_jobs.schedules.faults import Faults, refused
+from django_jobs.slots import Slots
 
 # Of a time when no rule but the present ones is known.
 ANY_TIME = datetime(2100, 1, 1, tzinfo=UTC)
@@ -39,7 +39,6 @@ DURATIONS = {
     "missed_window": (timedelta(seconds=1), LONGEST),
     "spread": (timedelta(0), LONGEST),
 }
-Faults = dict[str, list[str]]
 
 
 def check_asked(after: object, count: object) -> None:
@@ -81,32 +80,6 @@ def faults(schedule: Schedule) -> Faults:
     return found
 
 
-def refused(found: Faults) -> ValidationError:
-    """Return faults as Django's forms take them, which show each in the reader's language."""
-    return ValidationError({name: [lazily(text) for text in texts] for name, texts in found.items()})
-
-
-def said(error: ValidationError) -> Text:
-    """Return the messages of an error by field as one text."""
-
-    def say() -> str:
-        told = ((name, _label(name), " ".join(texts)) for name, texts in error.message_dict.items())
-        return " ".join(
-            text if text.startswith((name, capfirst(label))) else f"{label}: {text}" for name, label, text in told
-        )
-
-    return foreign(say)
-
-
-def _label(name: str) -> str:
-    """Return what the active language calls a field; in English its name, as it is in code."""
-    if name == NON_FIELD_ERRORS:
-        return name
-    field: Any = Schedule._meta.get_field(name)
-    label = foreign(lambda: str(field.verbose_name))
-    return name if label.translated() == label else label.translated()
-
-
 def choices(schedule: Schedule) -> Faults:
     """Return which of a schedule's words are none of those that there are, by field."""
     found: Faults = {}
@@ -119,8 +92,9 @@ def choices(schedule: Schedule) -> Faults:
         value = getattr(schedule, name)
         if value not in words.values:
             known = ", ".join(map(repr, words.values))
-            text = _("%(name)s is %(value)s; give one of %(known)s.", name=name, value=shown(value), known=known)
-            found[name] = [text]
+            found[name] = [
+                _("%(name)s is %(value)s; give one of %(known)s.", name=name, value=shown(value), known=known)
+            ]
     return found
 
 
@@ -257,11 +231,10 @@ def _duration(name: str, value: object) -> Faults:
 
 
 def _duration_said(name: str, value: object) -> Text:
-    words = {"name": name, "least": durations.written(DURATIONS[name][0])}
+    words = {"name": name, "value": shown(value), "least": durations.written(DURATIONS[name][0])}
     if isinstance(value, timedelta):
-        written = durations.written(value)
-        return _("%(name)s is %(value)s; give %(least)s to ten years.", **words, value=written)
-    words["value"] = shown(value)
+        words["value"] = durations.written(value)
+        return _("%(name)s is %(value)s; give %(least)s to ten years.", **words)
     return _("%(name)s is %(value)s; give a timedelta, or seconds, from %(least)s to ten years.", **words)
 
 

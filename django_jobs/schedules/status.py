@@ -14,7 +14,8 @@ from django.utils.translation import gettext
 from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import from_row
 from django_jobs.schedules import code, definition
-from django_jobs.schedules.definition import alias_of, said
+from django_jobs.schedules.definition import alias_of
+from django_jobs.schedules.faults import said
 from django_jobs.slots import Slot, Slots, Touched, touched
 from django_jobs.texts import Text, foreign, of, span
 from django_jobs.texts import text as _
