@@ -24,6 +24,7 @@ from django_jobs.queue import bulk_log, operate
 from django_jobs.queue.bulk_acts import TYPE, fits, under_way
 from django_jobs.queue.bulk_step import step
 from django_jobs.queue.sought import Sought
+from django_jobs.texts import text as _
 
 PRIORITY = 100
 # A run lasts so many seconds at most, so that no stop or drain of its process waits for it; the next goes on.
@@ -164,7 +165,10 @@ def cancel(act_id: int, *, why: str = "", by: str = "") -> BulkAct:
     with engine().acting():
         act = _locked(act_id)
         if act.state not in BulkAct.UNDER_WAY:
-            raise StateConflict(f"Act {act_id} is {act.state} already; only one that is under way can be cancelled.")
+            words = {"id": act_id, "state": _(act.state)}
+            raise StateConflict(
+                _("Act %(id)d is %(state)s already; only one that is under way can be cancelled.", **words)
+            )
         act.state, act.finished_at = BulkAct.State.CANCELLED, Clock()
         act.save(update_fields=["state", "finished_at"])
         try:
@@ -183,9 +187,9 @@ def resume(act_id: int, *, why: str = "", by: str = "") -> BulkAct:
     with engine().acting():
         act = _locked(act_id)
         if act.state == BulkAct.State.DONE:
-            raise StateConflict(f"Act {act_id} is done; there is nothing left of it.")
+            raise StateConflict(_("Act %d is done; there is nothing left of it.", act_id))
         if act.state in BulkAct.UNDER_WAY and not has_stopped(act):
-            raise StateConflict(f"Act {act_id} is under way.")
+            raise StateConflict(_("Act %d is under way.", act_id))
         act.state, act.finished_at, act.began_at = BulkAct.State.WAITING, None, None
         act.save(update_fields=["state", "finished_at", "began_at"])
         _enqueue(act)
@@ -207,5 +211,5 @@ def carriers(alias: str) -> JobQuerySet:
 def _locked(act_id: int) -> BulkAct:
     act = BulkAct.objects.using(jobs_alias()).select_for_update().filter(pk=act_id).first()
     if act is None:
-        raise JobDoesNotExist(f"There is no act {act_id}.")
+        raise JobDoesNotExist(_("There is no act %d.", act_id))
     return act

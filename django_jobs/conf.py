@@ -15,6 +15,7 @@ from django.dispatch import receiver
 from django_jobs.backoff import Backoff
 from django_jobs.exceptions import ConfigurationError, InvalidJob, shown
 from django_jobs.outcomes import LONGEST_DELAY
+from django_jobs.texts import text as _
 
 MIB = 1024 * 1024
 LARGEST_WHOLE = 2**31 - 1
@@ -107,11 +108,12 @@ def _backoff(value: Any) -> Backoff:
 def queue_name(value: Any) -> str:
     """Return a usable queue name, or raise ValueError saying what is wrong with it."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"the queue name {shown(value)} is not a non-empty text")
+        raise ValueError(_("the queue name %s is not a non-empty text", shown(value)))
     if len(value) > 100:
-        raise ValueError(f"the queue name {value[:20]!r}... has {len(value)} characters; at most 100 are allowed")
+        words = {"name": value[:20], "number": len(value)}
+        raise ValueError(_("the queue name %(name)r... has %(number)d characters; at most 100 are allowed", **words))
     if any(character in ", " or not character.isprintable() for character in value):
-        raise ValueError(f"the queue name {value!r} has a comma, a space or a control character; leave it out")
+        raise ValueError(_("the queue name %r has a comma, a space or a control character; leave it out", value))
     return value
 
 

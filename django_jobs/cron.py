@@ -12,6 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from django_jobs.exceptions import JobsError, shown
+from django_jobs.texts import Text, ngettext, of
+from django_jobs.texts import text as _
 
 LONGEST = 255
 
@@ -37,31 +39,42 @@ class BadExpression(JobsError, ValueError):
     """A cron expression that cannot be used."""
 
     def __init__(self, expression: object, problem: str) -> None:
-        super().__init__(f"Cron expression {shown(expression)}: {problem}")
+        super().__init__(_("Cron expression %(value)s: %(problem)s.", value=shown(expression), problem=problem))
+
+
+_FORMS = _("*, n, a-b or a step as in */5")
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    name: str
+    name: Text
     least: int
     # The most that may be written, and the most that `*` and `n/step` reach: 7 and 6 for Sunday.
     most: int
     last: int
     names: tuple[str, ...] = ()
-    forms: str = "*, n, a-b or a step as in */5"
+    forms: Text = _FORMS
 
     def number(self, text: str) -> int:
         if text.lower() in self.names:
             return self.names.index(text.lower()) + self.least
         if text.isdecimal() and self.least <= int(text) <= self.most:
             return int(text)
-        named = f" or a name ({self.names[0]} to {self.names[-1]})" if self.names else ""
-        raise ValueError(f"{shown(text)} is no {self.name}; give a number from {self.least} to {self.most}{named}")
+        words = {"value": shown(text), "field": self.name, "least": self.least, "most": self.most}
+        if not self.names:
+            raise ValueError(_("%(value)s is no %(field)s; give a number from %(least)d to %(most)d", **words))
+        raise ValueError(
+            _(
+                "%(value)s is no %(field)s; give a number from %(least)d to %(most)d or a name (%(first)s to %(last)s)",
+                **words, first=self.names[0], last=self.names[-1],
+            )
+        )  # fmt: skip
 
     def numbers(self, item: str) -> Sequence[int]:
         match = _ITEM.fullmatch(item)
         if match is None:
-            raise ValueError(f"{shown(item)} is not understood in the {self.name} field; write {self.forms}")
+            words = {"value": shown(item), "field": self.name, "forms": self.forms}
+            raise ValueError(_("%(value)s is not understood in the %(field)s field; write %(forms)s", **words))
         first, end, step = match.groups()
         start = self.least if first is None else self.number(first)
         if end is not None:
@@ -69,19 +82,24 @@ class _Field:
         else:
             stop = start if first is not None and step is None else self.last
         if start > stop:
-            sunday = " (Sunday at the end of a range is 7, at its start 0)" if self.last < self.most else ""
-            raise ValueError(f"{shown(item)} runs backwards in the {self.name} field; write it as two ranges{sunday}")
+            words = {"value": shown(item), "field": self.name, "sunday": ""}
+            if self.last < self.most:
+                words["sunday"] = _(" (Sunday at the end of a range is 7, at its start 0)")
+            raise ValueError(
+                _("%(value)s runs backwards in the %(field)s field; write it as two ranges%(sunday)s", **words)
+            )
         if step is not None and int(step) == 0:
-            raise ValueError(f"{shown(item)} in the {self.name} field has a step of 0; the least step is 1")
+            words = {"value": shown(item), "field": self.name}
+            raise ValueError(_("%(value)s in the %(field)s field has a step of 0; the least step is 1", **words))
         return range(start, stop + 1, int(step or 1))
 
 
-_MINUTE = _Field("minute", 0, 59, 59)
-_HOUR = _Field("hour", 0, 23, 23)
-_DAY = _Field("day of month", 1, 31, 31, (), "*, n, a-b, a step as in */5, or L for the last day of the month")
-_MONTH = _Field("month", 1, 12, 12, _MONTHS)
+_MINUTE = _Field(_("minute"), 0, 59, 59)
+_HOUR = _Field(_("hour"), 0, 23, 23)
+_DAY = _Field(_("day of month"), 1, 31, 31, (), _("*, n, a-b, a step as in */5, or L for the last day of the month"))
+_MONTH = _Field(_("month"), 1, 12, 12, _MONTHS)
 _WEEKDAY = _Field(
-    "day of week", 0, 7, 6, _WEEKDAYS, "*, n, a-b, a step as in */2, or d#n for the n-th d of the month (1 to 5)"
+    _("day of week"), 0, 7, 6, _WEEKDAYS, _("*, n, a-b, a step as in */2, or d#n for the n-th d of the month (1 to 5)")
 )
 
 
@@ -117,7 +135,7 @@ class Cron:
             found = cls(**_parsed(text))
             found._refuse_never()
         except ValueError as error:
-            raise BadExpression(text, f"{error}.") from None
+            raise BadExpression(text, of(error)) from None
         return found
 
     def readings(self, start: datetime) -> Iterator[datetime]:
@@ -147,7 +165,10 @@ class Cron:
         # A weekday, also an n-th one, comes in every month sooner or later; a date only where the month is long enough.
         if not self.either and not self.last_day and all(self.days[0] > _LENGTHS[month - 1] for month in self.months):
             raise ValueError(
-                f"day {self.days[0]} never comes in the months of the month field; change the day of month or the month"
+                _(
+                    "day %d never comes in the months of the month field; change the day of month or the month",
+                    self.days[0],
+                )
             )
 
     def _walk(self, bound: datetime, back: bool) -> Iterator[datetime]:
@@ -210,20 +231,26 @@ def _from(values: Sequence[int], bound: int | None, back: bool) -> Sequence[int]
 
 def _parsed(text: object) -> dict[str, Any]:
     if not isinstance(text, str):
-        raise ValueError("give text such as '30 2 * * *'")
+        raise ValueError(_("give text such as '30 2 * * *'"))
     if len(text) > LONGEST:
-        raise ValueError(f"it has {len(text):,} characters; at most {LONGEST} are read")
+        long = {"number": f"{len(text):,}", "most": LONGEST}
+        raise ValueError(_("it has %(number)s characters; at most %(most)d are read", **long))
     if not text.isascii():
-        raise ValueError("give ASCII digits, letters and signs only")
+        raise ValueError(_("give ASCII digits, letters and signs only"))
     words = [word for word in re.split(r"[ \t]+", text.strip(" \t\r\n")) if word]
     plain = " ".join(words)
     fields = _ALIASES.get(plain.lower(), plain).split(" ")
     if plain.startswith("@") and plain.lower() not in _ALIASES:
-        raise ValueError(f"this name is not known; give five fields or one of {', '.join(_ALIASES)}")
+        raise ValueError(_("this name is not known; give five fields or one of %s", ", ".join(_ALIASES)))
     if len(fields) != 5 or not plain:
         count = len(words)
         raise ValueError(
-            f"it has {count} field{'s' * (count != 1)}; give five: minute, hour, day of month, month, day of week"
+            ngettext(
+                "it has %(number)d field; give five: minute, hour, day of month, month, day of week",
+                "it has %(number)d fields; give five: minute, hour, day of month, month, day of week",
+                count,
+                number=count,
+            )
         )
     return {"text": plain, **_sets(*fields)}
 

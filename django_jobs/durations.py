@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from django_jobs.texts import Text, ngettext, number
+from django_jobs.texts import text as _
+
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 WORDS = "seconds, or a number with s, m, h or d, as 90, 30m or 7d"
 _WRITTEN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([smhd]?)", re.ASCII)
@@ -22,11 +25,13 @@ def written(length: timedelta) -> str:
     return f"{number}{unit}"
 
 
-def spelled(length: timedelta) -> str:
+def spelled(length: timedelta) -> Text:
     """Return a duration exactly, in words: 45 s, 90 min, 12 h, 1 day."""
-    number, unit = _parts(length)
-    word = {"s": "s", "m": "min", "h": "h", "d": "day" if number == "1" else "days"}[unit]
-    return f"{number} {word}"
+    found, unit = _parts(length)
+    if unit == "d":
+        return ngettext("%(number)d day", "%(number)d days", int(found), number=int(found))
+    value = number(float(found), len(found.partition(".")[2]))
+    return {"s": _("%s s", value), "m": _("%s min", value), "h": _("%s h", value)}[unit]
 
 
 def _parts(length: timedelta) -> tuple[str, str]:

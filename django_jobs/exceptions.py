@@ -7,6 +7,8 @@ from itertools import chain
 from types import FunctionType, NoneType
 from uuid import UUID
 
+from django_jobs.texts import text as _
+
 # What has a repr() that is to be trusted: that of a model or a queryset may send a query.
 _PLAIN = (str, bytes, int, float, complex, date, time, timedelta, Decimal, UUID, tzinfo, type, FunctionType, NoneType)
 
@@ -28,7 +30,9 @@ def shown(value: object) -> str:
 
 
 class JobsError(Exception):
-    """The base of every error that django_jobs raises."""
+    """The base of every error that django_jobs raises. `fault`: of some, the message without what came of it."""
+
+    fault: str = ""
 
 
 class InvalidJob(JobsError, ValueError):
@@ -43,11 +47,14 @@ class EnqueueTimeout(JobsError):
     """Another transaction held the same idempotency key for longer than ENQUEUE_TIMEOUT."""
 
     def __init__(self, key: str | None, seconds: float) -> None:
-        which = "one of the idempotency keys" if key is None else f"the idempotency key {key!r}"
+        which = _("one of the idempotency keys") if key is None else _("the idempotency key %r", key)
         super().__init__(
-            f"Another transaction holds {which} and did not end within {seconds:g} s "
-            "(ENQUEUE_TIMEOUT). Nothing was enqueued; try again when that transaction is over."
-        )
+            _(
+                "Another transaction holds %(which)s and did not end within %(seconds)g s (ENQUEUE_TIMEOUT). Nothing was "
+                "enqueued; try again when that transaction is over.",
+                which=which, seconds=seconds,
+            )
+        )  # fmt: skip
 
 
 class EffectTimeout(EnqueueTimeout):

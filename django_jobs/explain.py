@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
 from typing import Any
 
 from django.db.models.functions import Now
@@ -13,19 +14,30 @@ from django.db.models.functions import Now
 from django_jobs import redact
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.causes import ASKED_TO_STOP, CALLED_OFF, CAME_FROM, EDITED, HISTORY_LIMIT, REQUEUED
+from django_jobs.engines.causes import (
+    ASKED_TO_STOP,
+    CALLED_OFF,
+    CAME_FROM,
+    EDITED,
+    HISTORY_LIMIT,
+    NO_REASON,
+    REQUEUED,
+    TOO_LATE,
+)
 from django_jobs.models import ArchivedJob, Job, Pause, Worker, find
 from django_jobs.models.clock import ClockText
 from django_jobs.models.record import JobRecord
+from django_jobs.texts import Text, number, span
+from django_jobs.texts import text as _
 from django_jobs.waiting import unserved
 
 
-def explain(job: JobRecord) -> str:
+def explain(job: JobRecord) -> Text:
     """Say in a sentence why a job is not running, or how it ended."""
     alias = job._state.db or jobs_alias()
     found: Any = find(alias, job.pk, clock=Now(), clock_text=ClockText())
     if found is None:
-        return f"Job {job.pk} is gone: it was deleted."
+        return _("Job %(id)d is gone: it was deleted.", id=job.pk)
     is_open = found.status in (Job.Status.READY, Job.Status.RUNNING)
     return sentence(found, Around.read(alias) if is_open else Around())
 
@@ -54,19 +66,21 @@ class Around:
         return [worker for worker in self.workers if worker.heartbeat_at > now - timedelta(seconds=conf().lease)]
 
 
-def sentence(row: Any, around: Around) -> str:
+def sentence(row: Any, around: Around) -> Text:
     """Say so of a row as it was just read, with the database's `clock` and, as `ClockText` has it, `clock_text`."""
     now: datetime = row.clock
     found = _masked(row)
     if isinstance(found, ArchivedJob):
-        again = "" if found.requeued_as is None else f", and requeued as job {found.requeued_as}"
-        return f"{_end(found, now).rstrip('.')}; archived {_age(found.archived_at, now)} ago{again}."
+        words: dict[str, Any] = {"end": _end(found, now, ""), "age": _age(found.archived_at, now)}
+        if found.requeued_as is None:
+            return _("%(end)s; archived %(age)s ago.", **words)
+        return _("%(end)s; archived %(age)s ago, and requeued as job %(id)d.", **words, id=found.requeued_as)
     match found.status:
         case Job.Status.READY:
             return _ready(found, now, around)
         case Job.Status.RUNNING:
             return _running(found, now, around.holder_of(found))
-    return _end(found, now)
+    return _end(found, now, ".")
 
 
 def _masked(row: Any) -> Any:
@@ -76,14 +90,25 @@ def _masked(row: Any) -> Any:
     return found
 
 
-def _end(job: Any, now: datetime) -> str:
-    match job.status:
-        case Job.Status.DONE:
-            return f"Done {_age(job.finished_at, now)} ago{_took(job)}."
-        case Job.Status.CANCELLED if job.cancel_reason is not None:
-            return f"Cancelled {_age(job.finished_at, now)} ago {_said(job.cancel_reason)}{_meanwhile(job)}."
-        case _:
-            return f"{_ended(job)} {_age(job.finished_at, now)} ago: {_why(job)}"
+def _end(job: Any, now: datetime, stop: str) -> Text:
+    """Say how a job ended, up to the stop of the sentence or not."""
+    words: dict[str, Any] = {"age": _age(job.finished_at, now), "stop": stop}
+    if job.status == Job.Status.DONE:
+        return _("Done %(age)s ago%(took)s%(stop)s", **words, took=_took(job))
+    if job.status == Job.Status.CANCELLED and job.cancel_reason is not None:
+        words |= {"by": _said(job.cancel_reason), "meanwhile": _meanwhile(job)}
+        return _("Cancelled %(age)s ago %(by)s%(meanwhile)s%(stop)s", **words)
+    why = _why(job)
+    words = {"age": words["age"], "why": why if stop else _open(why)}
+    if job.status == Job.Status.DEAD:
+        words |= {"attempts": job.attempts, "allowed": job.max_attempts, "losses": job.losses}
+        return _(
+            "Dead after %(attempts)d of %(allowed)d attempts and %(losses)d losses in a row, %(age)s ago: %(why)s",
+            **words,
+        )
+    if job.status == Job.Status.FAILED:
+        return _("Failed for good %(age)s ago: %(why)s", **words)
+    return _("Cancelled %(age)s ago: %(why)s", **words)
 
 
 def live_workers(alias: str) -> Any:
@@ -92,45 +117,66 @@ def live_workers(alias: str) -> Any:
     return rows.filter(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
 
 
-def _ready(job: Any, now: datetime, around: Around) -> str:
-    paused = [_pause(row, now) for row in around.pauses_of(job)]
+def _ready(job: Any, now: datetime, around: Around) -> Text:
+    pauses = [_pause(row, now) for row in around.pauses_of(job)]
+    paused = reduce(lambda first, last: _("%(first)s and %(last)s", first=first, last=last), pauses) if pauses else None
+    expiry = _expiry(job, now)
     if job.run_at > now:
-        held = f"; but {' and '.join(paused)}" if paused else ""
-        alone = "; it is to be run alone" if job.suspect else ""
-        waits = f"{_waits_for(job)} is due in {span(job.run_at - now)}{_after_what(job)}"
-        return f"{waits}{alone}{held}{_expiry(job, now)}."
-    due = f"Due for {_age(job.run_at, now)}"
+        words = {
+            "what": _waits_for(job),
+            "time": span(job.run_at - now),
+            "before": _after_what(job),
+            "alone": _("; it is to be run alone") if job.suspect else "",
+            "held": _("; but %s", paused) if paused else "",
+            "expiry": expiry,
+        }
+        return _("%(what)s is due in %(time)s%(before)s%(alone)s%(held)s%(expiry)s.", **words)
+    age = _age(job.run_at, now)
     if job.expires_at is not None and job.expires_at <= now:
-        late = _age(job.expires_at, now)
-        return f"{due}, but the time by which it had to start passed {late} ago: it is about to be cancelled."
+        return _(
+            "Due for %(age)s, but the time by which it had to start passed %(late)s ago: it is about to be cancelled.",
+            age=age, late=_age(job.expires_at, now),
+        )  # fmt: skip
     if paused:
-        return f"{due}, but {' and '.join(paused)}{_expiry(job, now)}."
+        return _("Due for %(age)s, but %(paused)s%(expiry)s.", age=age, paused=paused, expiry=expiry)
     live = around.live(now)
-    held_up = unserved(job, live, _after_what(job)) if live else f", {_nobody(around, now)}"
-    return f"{due}{held_up}{_expiry(job, now)}."
+    held_up = unserved(job, live, _after_what(job)) if live else _nobody(around, now)
+    return _("Due for %(age)s%(held_up)s%(expiry)s.", age=age, held_up=held_up, expiry=expiry)
 
 
-def _nobody(around: Around, now: datetime) -> str:
+def _nobody(around: Around, now: datetime) -> Text:
     last = next(iter(around.workers), None)
-    silent = "" if last is None else f" ({last} is silent for {_age(last.heartbeat_at, now)})"
-    return f"but no worker is running{silent}: start `manage.py runworkers`"
+    if last is None:
+        return _(", but no worker is running: start `manage.py runworkers`")
+    return _(
+        ", but no worker is running (%(worker)s is silent for %(age)s): start `manage.py runworkers`",
+        worker=str(last), age=_age(last.heartbeat_at, now),
+    )  # fmt: skip
 
 
-def _pause(row: Pause, now: datetime) -> str:
-    by = f" by {row.by}" if row.by else ""
-    end = f"for another {span(row.until - now)}" if row.until else "until it is resumed"
-    why = f" ({row.why.rstrip('.')})" if row.why else ""
-    return f"its {row.kind} {row.name!r} was paused{by} {_age(row.created_at, now)} ago {end}{why}"
+def _pause(row: Pause, now: datetime) -> Text:
+    words = {
+        "name": row.name,
+        "by": _(" by %s", row.by) if row.by else "",
+        "age": _age(row.created_at, now),
+        "end": _("for another %s", span(row.until - now)) if row.until else _("until it is resumed"),
+        "why": f" ({_open(row.why)})" if row.why else "",
+    }
+    if row.kind == Pause.Kind.QUEUE:
+        return _("its queue %(name)r was paused%(by)s %(age)s ago %(end)s%(why)s", **words)
+    return _("its type %(name)r was paused%(by)s %(age)s ago %(end)s%(why)s", **words)
 
 
 def _expiry(job: Job, now: datetime) -> str:
-    return f"; it is cancelled unless it starts within {span(job.expires_at - now)}" if job.expires_at else ""
+    if not job.expires_at:
+        return ""
+    return _("; it is cancelled unless it starts within %s", span(job.expires_at - now))
 
 
-def _waits_for(job: Job) -> str:
+def _waits_for(job: Job) -> Text:
     if job.attempts:
-        return f"Attempt {job.attempts + 1} of {job.max_attempts}"
-    return "The next run" if job.token else "The first run"
+        return _("Attempt %(number)d of %(allowed)d", number=job.attempts + 1, allowed=job.max_attempts)
+    return _("The next run") if job.token else _("The first run")
 
 
 def _after_what(job: Any) -> str:
@@ -139,63 +185,83 @@ def _after_what(job: Any) -> str:
     if not last:
         return ""
     if last["cause"] == REQUEUED:
-        return f"; requeued {_line_age(job, last)} ago {_said(last['error'])}"
+        return _("; requeued %(age)s ago %(by)s", age=_line_age(job, last), by=_said(last["error"]))
     streak = 0
     for line in reversed(lines):
         if line["cause"] != last["cause"]:
             break
         streak += 1
-    times = "" if streak == 1 else f", {_counted(streak, len(job.history))} times in a row"
-    return f"; the last run ended as {last['cause']!r}{times}: {last['error']}".rstrip(".")
+    times = "" if streak == 1 else _(", %s times in a row", _counted(streak, len(job.history)))
+    words = {"cause": last["cause"], "times": times, "error": _open(last["error"])}
+    return _("; the last run ended as %(cause)r%(times)s: %(error)s", **words)
 
 
 def _counted(streak: int, lines: int) -> str:
     """Say how long a streak is; between the first and the other lines of a full history some may have been dropped."""
     last = HISTORY_LIMIT - 1
-    return f"at least {last}" if lines >= HISTORY_LIMIT and streak >= last else str(streak)
+    return _("at least %d", last) if lines >= HISTORY_LIMIT and streak >= last else str(streak)
 
 
-def _said(text: str) -> str:
+def _said(words: str) -> Text:
     """Return who did something, and why, as the end of a sentence."""
-    text = text.rstrip(".")
-    return text if text.startswith("by ") else f"by a person: {text}"
+    by, name = "by ", _open(words)
+    if name == NO_REASON:
+        return _("by a person: %s", _("no reason given"))
+    return _("by %s", name.removeprefix(by)) if name.startswith(by) else _("by a person: %s", name)
 
 
-def _line_age(job: Any, line: dict[str, Any]) -> str:
+def _open(words: Any) -> str:
+    """Return what was said without its stop, to go on behind it."""
+    return str(words).rstrip(".")
+
+
+def _line_age(job: Any, line: dict[str, Any]) -> Text:
     """Return how long ago a line of the history was written: both times are the database's, as text in UTC."""
     try:
         return span(datetime.fromisoformat(job.clock_text) - datetime.fromisoformat(line["at"]))
     except (KeyError, TypeError, ValueError):  # a line that was written by hand
-        return "some time"
+        return _("some time")
 
 
-def _running(job: Any, now: datetime, worker: Worker | None) -> str:
+def _running(job: Any, now: datetime, worker: Worker | None) -> Text:
     assert job.locked_until is not None
-    where = f"on {worker}" if worker else "in a worker process that is gone or has not said it is there"
-    alone = "alone, as a suspect, " if job.suspect else ""
-    sentence = f"Runs {alone}for {_age(job.last_started_at, now)} {where} (run {job.token}){_asked_to_stop(job)}"
+    words = {
+        "age": _age(job.last_started_at, now),
+        "where": _("on %s", str(worker))
+        if worker
+        else _("in a worker process that is gone or has not said it is there"),
+        "run": job.token,
+        "asked": _asked_to_stop(job),
+    }
+    runs = (
+        _("Runs alone, as a suspect, for %(age)s %(where)s (run %(run)d)%(asked)s", **words)
+        if job.suspect
+        else _("Runs for %(age)s %(where)s (run %(run)d)%(asked)s", **words)
+    )
     if job.locked_until < now:
-        return f"{sentence}; its lease ran out {_age(job.locked_until, now)} ago, and it goes back at the next sweep."
+        late = _age(job.locked_until, now)
+        return _("%(runs)s; its lease ran out %(late)s ago, and it goes back at the next sweep.", runs=runs, late=late)
+    left = span(job.locked_until - now)
     if worker and now - worker.heartbeat_at > timedelta(seconds=2 * conf().heartbeat):
         silent = _age(worker.heartbeat_at, now)
-        return (
-            f"{sentence}; the worker is silent for {silent}, and the job goes back in {span(job.locked_until - now)}."
-        )
-    return f"{sentence}, leased for another {span(job.locked_until - now)}{_before(job)}."
-
-
-def _before(job: Any) -> str:
-    return "" if job.cancel_reason is not None else _after_what(job)
+        return _(
+            "%(runs)s; the worker is silent for %(silent)s, and the job goes back in %(left)s.",
+            runs=runs, silent=silent, left=left,
+        )  # fmt: skip
+    before = "" if job.cancel_reason is not None else _after_what(job)
+    return _("%(runs)s, leased for another %(left)s%(before)s.", runs=runs, left=left, before=before)
 
 
 def _asked_to_stop(job: Any) -> str:
     if job.cancel_reason is None:
         return ""
     asked: dict[str, Any] = next((line for line in reversed(job.history) if line["cause"] == ASKED_TO_STOP), {})
-    return (
-        f"; it was asked to stop {_line_age(job, asked)} ago {_said(job.cancel_reason)}: its handler is told with a "
-        f"heartbeat (every {conf().heartbeat:g} s), and it is cancelled when its run ends"
-    )
+    beat = conf().heartbeat
+    return _(
+        "; it was asked to stop %(age)s ago %(by)s: its handler is told with a heartbeat (every %(seconds)s s), and it is "
+        "cancelled when its run ends",
+        age=_line_age(job, asked), by=_said(job.cancel_reason), seconds=number(beat, 0 if beat == int(beat) else 1),
+    )  # fmt: skip
 
 
 def _meanwhile(job: Any) -> str:
@@ -204,21 +270,17 @@ def _meanwhile(job: Any) -> str:
     if not last or last["run"] != job.token or last["cause"] == CALLED_OFF:
         return ""
     if last["cause"] == ASKED_TO_STOP:
-        return "; its run returned or was not begun"
-    return f"; its run ended as {last['cause']!r}: {last['error']}".rstrip(".")
-
-
-def _ended(job: Job) -> str:
-    if job.status == Job.Status.DEAD:
-        return f"Dead after {job.attempts} of {job.max_attempts} attempts and {job.losses} losses in a row,"
-    return "Failed for good" if job.status == Job.Status.FAILED else "Cancelled"
+        return _("; its run returned or was not begun")
+    return _("; its run ended as %(cause)r: %(error)s", cause=last["cause"], error=_open(last["error"]))
 
 
 def _took(job: Job) -> str:
     if job.finished_at is None or job.last_started_at is None:
         return ""
-    runs = "" if job.token == 1 else f", in run {job.token}"
-    return f", {span(job.finished_at - job.last_started_at)} after its start{runs}"
+    time = span(job.finished_at - job.last_started_at)
+    if job.token == 1:
+        return _(", %s after its start", time)
+    return _(", %(time)s after its start, in run %(run)d", time=time, run=job.token)
 
 
 def _why(job: Job) -> str:
@@ -226,23 +288,12 @@ def _why(job: Job) -> str:
         return job.last_error.split("\n")[0]  # what ended it, of which the history has one run
     last = job.history[-1] if job.history else None
     if last and last["run"] == job.token:
-        return str(last["error"]) or "no reason given"
+        if last["cause"] == TOO_LATE:
+            return _("The time by which it had to start passed before a worker took it.")
+        return str(last["error"]) or _("no reason given")
     # Of a traceback what it says, and of several the last that was raised.
-    return job.last_error.partition(CAME_FROM)[0].strip().rpartition("\n")[2] or "no reason given"
+    return job.last_error.partition(CAME_FROM)[0].strip().rpartition("\n")[2] or _("no reason given")
 
 
-def _age(since: datetime | None, now: datetime) -> str:
-    return "some time" if since is None else span(now - since)
-
-
-def span(length: timedelta) -> str:
-    """Return a duration in its one or two largest units."""
-    seconds = max(length.total_seconds(), 0.0)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, hours, days = seconds / 60, seconds / 3600, seconds / 86400
-    if minutes < 120:
-        return f"{minutes:.0f} min"
-    return f"{hours:.0f} h" if hours < 48 else f"{days:.0f} days"
+def _age(since: datetime | None, now: datetime) -> Text:
+    return _("some time") if since is None else span(now - since)

@@ -16,6 +16,8 @@ from django_jobs.conf import MOST_ATTEMPTS, queue_name
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.outcomes import seconds
 from django_jobs.payload import UNSTORABLE
+from django_jobs.texts import of
+from django_jobs.texts import text as _
 
 NAME_LIMIT = 255
 TAGS_LIMIT = 20
@@ -24,11 +26,11 @@ RESERVED_PREFIXES = ("schedule:", "job:")
 
 
 def whole(value: object, name: str, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJobType(f"{name} is {shown(value)}; give a whole number from {low} to {high}.")
-    if not low <= value <= high:
-        raise InvalidJob(f"{name} is {shown(value)}; give a whole number from {low} to {high}.")
-    return value
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return value
+    kind = InvalidJob if isinstance(value, int) and not isinstance(value, bool) else InvalidJobType
+    words = {"name": name, "value": shown(value), "low": low, "high": high}
+    raise kind(_("%(name)s is %(value)s; give a whole number from %(low)d to %(high)d.", **words))
 
 
 def priority(value: object) -> int:
@@ -50,16 +52,20 @@ def queue(value: object) -> str:
     try:
         return queue_name(value)
     except ValueError as error:
-        raise InvalidJob(f"queue: {error}.") from None
+        raise InvalidJob(_("queue: %s.", of(error))) from None
 
 
 def text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise InvalidJobType(f"{name} is {shown(value)}; give text.")
+        raise InvalidJobType(_("%(name)s is %(value)s; give text.", name=name, value=shown(value)))
     if not value or len(value) > NAME_LIMIT:
-        raise InvalidJob(f"{name} is {shown(value)} of {len(value)} characters; give 1 to {NAME_LIMIT}.")
+        words = {"name": name, "value": shown(value), "number": len(value), "most": NAME_LIMIT}
+        raise InvalidJob(_("%(name)s is %(value)s of %(number)d characters; give 1 to %(most)d.", **words))
     if UNSTORABLE.search(value):
-        raise InvalidJob(f"{name} is {shown(value)}, with a character that cannot be stored; take it out.")
+        said = _(
+            "%(name)s is %(value)s, with a character that cannot be stored; take it out.", name=name, value=shown(value)
+        )
+        raise InvalidJob(said)
     return value
 
 
@@ -83,14 +89,18 @@ def moment(value: datetime, name: str) -> datetime:
     """Return a time in UTC, or raise naming the value and `name`."""
     if timezone.is_naive(value):
         if settings.USE_TZ:
+            words = {"name": name, "value": shown(value)}
             raise InvalidJob(
-                f"{name} is {shown(value)} without a time zone; give an aware datetime, as timezone.now() does."
+                _("%(name)s is %(value)s without a time zone; give an aware datetime, as timezone.now() does.", **words)
             )
         value = timezone.make_aware(value)
     try:
         return value.astimezone(timezone.get_fixed_timezone(0))
     except OverflowError:
-        raise InvalidJob(f"{name} is {shown(value)}, beyond the calendar in UTC; give an earlier time.") from None
+        words = {"name": name, "value": shown(value)}
+        raise InvalidJob(
+            _("%(name)s is %(value)s, beyond the calendar in UTC; give an earlier time.", **words)
+        ) from None
 
 
 def until(value: object, name: str) -> datetime | float:

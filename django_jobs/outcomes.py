@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
+from django_jobs.texts import text as _
 
 # Ten years: a longer wait is a mistake, and keeps every stored time far from the databases' limits.
 LONGEST_DELAY = 315_360_000.0
@@ -17,7 +18,8 @@ def seconds(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidJobType(f"{name} is {shown(value)}; give seconds as a number, or a timedelta.")
     if not 0 <= value <= LONGEST_DELAY:  # also true of NaN
-        raise InvalidJob(f"{name} is {shown(value)}; give seconds from 0 to {LONGEST_DELAY:.0f} (ten years).")
+        words = {"name": name, "value": shown(value), "most": f"{LONGEST_DELAY:.0f}"}
+        raise InvalidJob(_("%(name)s is %(value)s; give seconds from 0 to %(most)s (ten years).", **words))
     return float(value)
 
 

@@ -11,6 +11,7 @@ from django.db import transaction
 from django_jobs import log, options
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.payload import storable
+from django_jobs.texts import text as _
 
 if TYPE_CHECKING:
     from django_jobs.models import Pause
@@ -65,7 +66,8 @@ def pause(
         rows.bulk_create([row], update_conflicts=True, unique_fields=["kind", "name"], update_fields=fields)
         found: Pause | None = rows.in_force().filter(kind=kind, name=name).first()
         if found is None:
-            raise InvalidJob(f"until is {shown(until)}, which is past by the database's clock; give a later time.")
+            said = _("until is %s, which is past by the database's clock; give a later time.", shown(until))
+            raise InvalidJob(said)
         log.when_committed(rows.db, log.paused, kind, name, found.until, found.by, found.why)
     return found
 
@@ -80,7 +82,7 @@ def resume(*, queue: str | None = None, type: str | Named | None = None) -> bool
     kind, name = _what(queue, type)
     rows = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name)
     with transaction.atomic(using=rows.db):
-        deleted, _ = rows.in_force().delete()
+        deleted, _models = rows.in_force().delete()
         # One that had ended by itself, but none that somebody makes at this moment.
         rows.filter(until__lte=Clock()).delete()
         if deleted:

@@ -14,7 +14,9 @@ from typing import Any
 from django.db.models import Model, QuerySet
 from django.utils.functional import Promise
 
+from django_jobs import texts
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
+from django_jobs.texts import text as _
 
 DEPTH_LIMIT = 100
 # NUL cannot be stored in PostgreSQL's text and jsonb; a lone surrogate is not text in any encoding.
@@ -57,55 +59,64 @@ class Check:
     def __init__(self, limit: int) -> None:
         self._left = limit
 
-    def __call__(self, value: Any, where: str, depth: int = 0) -> None:
+    def __call__(self, value: Any, where: str, depth: int = 0, path: str = "") -> None:
         """Raise InvalidJob or InvalidJobType, naming the place and the remedy, unless `value` can be stored as JSON.
 
-        Raise TooLarge as soon as the values so far are.
+        `path` leads on from the place. Raise TooLarge as soon as the values so far are.
         """
         # A value has at least one byte, and one before or after it.
         self._take(1)
         if value is None or isinstance(value, bool):
             return
         if isinstance(value, str):
-            self._text(value, where)
+            self._text(value, where, path)
         elif isinstance(value, int):
             if value.bit_length() > DIGITS_LIMIT_BITS:
-                raise InvalidJob(f"{where} is a whole number of over 4,200 digits; pass it as text.")
+                raise InvalidJob(_("%s is a whole number of over 4,200 digits; pass it as text.", _at(where, path)))
             self._take(value.bit_length() // 5)  # fewer than it has digits
         elif isinstance(value, float):
             if not math.isfinite(value):
-                raise InvalidJob(f"{where} is {value!r}, which JSON has no word for; pass None or text.")
+                words = {"where": _at(where, path), "value": repr(value)}
+                raise InvalidJob(_("%(where)s is %(value)s, which JSON has no word for; pass None or text.", **words))
         elif isinstance(value, dict | list):
-            self._inside(value, where, depth + 1)
+            self._inside(value, where, depth + 1, path)
         else:
             kind, text = type(value).__name__, shown(value)
             said = "" if text == f"<{kind}>" else f" ({text})"
-            raise InvalidJobType(f"{where} is a {kind}{said}, not JSON; {_remedy(value)}.")
+            raise InvalidJobType(f"{where}{path} is a {kind}{said}, not JSON; {_remedy(value)}.")
 
     def _take(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
             raise TooLarge
 
-    def _text(self, value: str, where: str) -> None:
+    def _text(self, value: str, where: str, path: str) -> None:
         self._take(len(value))
         found = UNSTORABLE.search(value)
         if found:
-            what = "a NUL character" if found.group() == "\x00" else "a lone surrogate"
-            raise InvalidJob(f"{where} has {what} at position {found.start()}; take it out, or pass base64 text.")
+            what = _("a NUL character") if found.group() == "\x00" else _("a lone surrogate")
+            words = {"where": _at(where, path), "what": what, "place": found.start()}
+            raise InvalidJob(
+                _("%(where)s has %(what)s at position %(place)d; take it out, or pass base64 text.", **words)
+            )
 
-    def _inside(self, value: dict[Any, Any] | list[Any], where: str, depth: int) -> None:
+    def _inside(self, value: dict[Any, Any] | list[Any], where: str, depth: int, path: str) -> None:
         if depth > DEPTH_LIMIT:
-            raise InvalidJob(f"{where[:120]}... is nested over {DEPTH_LIMIT} deep; pass flatter data.")
+            words = {"where": _at(where, path[: max(120 - len(where), 0)]), "limit": DEPTH_LIMIT}
+            raise InvalidJob(_("%(where)s... is nested over %(limit)d deep; pass flatter data.", **words))
         if isinstance(value, list):
             for index, item in enumerate(value):
-                self(item, f"{where}[{index}]", depth)
+                self(item, where, depth, f"{path}[{index}]")
             return
         for key, item in value.items():
             if not isinstance(key, str):
-                raise InvalidJobType(f"{where} has the key {shown(key)}; JSON keys are text: pass str(key).")
-            self._text(key, f"a key of {where}")
-            self(item, f"{where}[{key[:40]!r}]", depth)
+                raise InvalidJobType(f"{where}{path} has the key {shown(key)}; JSON keys are text: pass str(key).")
+            self._text(key, _("a key of %s", where) if UNSTORABLE.search(key) else where, path)
+            self(item, where, depth, f"{path}[{key[:40]!r}]")
+
+
+def _at(where: str, path: str) -> str:
+    return texts.text("%s%s", where, path)  # which is the same in any language
 
 
 def plain(args: list[Any], kwargs: dict[str, Any], limit: int) -> str | None:
@@ -126,7 +137,7 @@ def plain(args: list[Any], kwargs: dict[str, Any], limit: int) -> str | None:
 
 def _is_plain(level: list[Any], left: int) -> bool:
     """Walk level by level, and no further than the JSON could be `left` bytes long."""
-    for _ in range(DEPTH_LIMIT + 1):
+    for _level in range(DEPTH_LIMIT + 1):
         inner: list[Any] = []
         for outer in level:
             items = outer

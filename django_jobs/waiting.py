@@ -11,6 +11,8 @@ from django.db.models.functions import Left, StrIndex
 from django_jobs.engines.causes import LOSSES
 from django_jobs.models import Job, Worker
 from django_jobs.models.clock import Clock
+from django_jobs.texts import ngettext, number
+from django_jobs.texts import text as _
 
 AHEAD_LIMIT = 1000
 RUNNING_LIMIT = 10_000
@@ -20,33 +22,40 @@ def unserved(job: Any, live: Sequence[Worker], before: str) -> str:
     """Return what holds up a due job, as the end of a sentence; `before` is how it came to wait again."""
     serving = [worker for worker in live if worker.queues is None or job.queue in worker.queues]
     if not serving:
-        return f", but none of the {len(live)} live workers serves the queue {job.queue!r}"
+        return _(
+            ", but none of the %(number)d live workers serves the queue %(queue)r", number=len(live), queue=job.queue
+        )
     knowing = [worker for worker in serving if job.type in worker.types]
     if not knowing:
-        return f", but no live worker that serves the queue {job.queue!r} knows the type {job.type!r}"
+        words = {"queue": job.queue, "type": job.type}
+        return _(", but no live worker that serves the queue %(queue)r knows the type %(type)r", **words)
     # A worker that a person asked to be quiet, or to stop, claims nothing more.
     claiming = [worker for worker in knowing if not worker.asked]
     if not claiming:
-        return (
-            f", but {_workers(len(knowing), 'was', 'were')} asked to claim nothing more: resume one, or start another"
-        )
-    next_ = f"and one of the {len(claiming)} that know {{}} takes it next"
+        return ngettext(
+            ", but the live worker that serves it was asked to claim nothing more: resume one, or start another",
+            ", but all %(number)d live workers that serve it were asked to claim nothing more: resume one, or start another",
+            len(knowing), number=len(knowing),
+        )  # fmt: skip
     match job.parked:
         case Job.Parked.TYPE:
-            return f"; a worker without the type {job.type!r} parked it, {next_.format('it')}"
+            return _(
+                "; a worker without the type %(type)r parked it, and one of the %(number)d that know it takes it next",
+                type=job.type, number=len(claiming),
+            )  # fmt: skip
         case Job.Parked.PAUSE:
-            return f"; it was parked by a pause that is over, {next_.format('its type')}"
+            return _(
+                "; it was parked by a pause that is over, and one of the %(number)d that know its type takes it next",
+                number=len(claiming),
+            )
         case Job.Parked.SUSPECT:
-            return f"; it is to be run alone, since {_suspicion(job)}; {_suspects_ahead(job)} before it"
+            words = {"why": _suspicion(job), "ahead": _suspects_ahead(job)}
+            return _("; it is to be run alone, since %(why)s; %(ahead)s before it", **words)
     if busy := _busy(job, claiming):
-        return f"{before}; {busy}, and {_ahead(job)} before it in its queue"
-    return f"{before}; {_ahead(job)} before it in its queue, {len(claiming)} live workers serve it"
-
-
-def _workers(number: int, one: str, more: str) -> str:
-    if number == 1:
-        return f"the live worker that serves it {one}"
-    return f"all {number} live workers that serve it {more}"
+        words = {"before": before, "busy": busy, "ahead": _ahead(job)}
+        return _("%(before)s; %(busy)s, and %(ahead)s due jobs are before it in its queue", **words)
+    words = {"before": before, "ahead": _ahead(job), "number": len(claiming)}
+    return _("%(before)s; %(ahead)s due jobs are before it in its queue, %(number)d live workers serve it", **words)
 
 
 def _busy(job: Job, claiming: Sequence[Worker]) -> str:
@@ -60,25 +69,37 @@ def _busy(job: Job, claiming: Sequence[Worker]) -> str:
     )
     if runs.filter(holder__in=holders).order_by()[:RUNNING_LIMIT].count() < min(threads, RUNNING_LIMIT):
         return ""
-    are = "the one thread" if threads == 1 else f"all {threads} threads"
-    of = "the live worker that serves it" if len(claiming) == 1 else f"the {len(claiming)} live workers that serve it"
-    return f"{are} of {of} {'is' if threads == 1 else 'are'} busy"
+    if threads == 1:
+        return _("the one thread of the live worker that serves it is busy")
+    return ngettext(
+        "all %(threads)d threads of the live worker that serves it are busy",
+        "all %(threads)d threads of the %(number)d live workers that serve it are busy",
+        len(claiming), threads=threads, number=len(claiming),
+    )  # fmt: skip
 
 
 def _ahead(job: Job) -> str:
     earlier = Q(priority__gt=job.priority) | Q(priority=job.priority, run_at__lt=job.run_at)
     ahead = Job.objects.using(job._state.db).due().filter(earlier, queue=job.queue)[:AHEAD_LIMIT].count()
-    return f"{ahead if ahead < AHEAD_LIMIT else f'{AHEAD_LIMIT} or more'} due jobs are"
+    return _counted(ahead)
+
+
+def _counted(found: int) -> str:
+    return number(found) if found < AHEAD_LIMIT else _("%s or more", number(AHEAD_LIMIT))
 
 
 def _suspicion(job: Job) -> str:
     """Say what made a job a suspect."""
     lost: dict[str, Any] = next((line for line in reversed(job.history) if line["cause"] in LOSSES), {})
     if not lost:
-        return "it may have killed its process"
-    times = "" if job.losses < 2 else f", lost {job.losses} times in a row"
-    how = f"run {lost['run']} ended as {lost['cause']!r}: {lost['error']}".rstrip(".")
-    return f"it may have killed its process{times} ({how})"
+        return _("it may have killed its process")
+    return _(
+        "it may have killed its process%(times)s (run %(run)s ended as %(cause)r: %(error)s)",
+        times="" if job.losses < 2 else _(", lost %d times in a row", job.losses),
+        run=lost["run"],
+        cause=lost["cause"],
+        error=str(lost["error"]).rstrip("."),
+    )
 
 
 def _suspects_ahead(job: Job) -> str:
@@ -86,8 +107,4 @@ def _suspects_ahead(job: Job) -> str:
     earlier = Q(losses__lt=job.losses) | Q(as_often, losses=job.losses)
     suspects = Job.objects.using(job._state.db).filter(parked=Job.Parked.SUSPECT, run_at__lte=Clock())
     waiting = suspects.filter(earlier)[:AHEAD_LIMIT].count()
-    return (
-        "1 suspect is"
-        if waiting == 1
-        else f"{waiting if waiting < AHEAD_LIMIT else f'{AHEAD_LIMIT} or more'} suspects are"
-    )
+    return ngettext("1 suspect is", "%(number)s suspects are", waiting, number=_counted(waiting))

@@ -17,6 +17,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from django_jobs.exceptions import JobsError, shown
+from django_jobs.texts import text as _
 
 LONGEST = 100
 # What lies beside the zones: the host's own, whose name says nothing elsewhere, and those that count leap seconds.
@@ -35,10 +36,10 @@ class BadZone(JobsError, ValueError):
     """A time zone that is not known or whose data cannot be read."""
 
     def __init__(self, key: object) -> None:
-        remedy = "give a name of the IANA database, such as 'Europe/Berlin' or 'UTC'"
+        remedy = _("give a name of the IANA database, such as 'Europe/Berlin' or 'UTC'")
         if not _are_there_any():
-            remedy = "there is no time zone data but UTC: install the system's, or the package tzdata"
-        super().__init__(f"Time zone {shown(key)} is not known here; {remedy}.")
+            remedy = _("there is no time zone data but UTC: install the system's, or the package tzdata")
+        super().__init__(_("Time zone %(value)s is not known here; %(remedy)s.", value=shown(key), remedy=remedy))
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,10 @@ def test_what_shares_a_key_with_a_waiting_job_is_reported_and_the_others_are_req
     assert numbers(act) == ("done", 280, 20)
     assert statuses(engine.alias, ids) == ["ready"] * 280
     assert statuses(engine.alias, held) == ["dead"] * 20
-    assert [job_id for job_id, _why in act.refusals] == held
+    assert [job_id for job_id, *_why in act.refusals] == held
     assert all(
-        f"its idempotency key {key!r} is held by" in why for key, (_, why) in zip(keys, act.refusals, strict=True)
+        f"its idempotency key {key!r} is held by" in why
+        for key, (_, why, _parts) in zip(keys, act.refusals, strict=True)
     )
 
 
@@ -170,7 +171,7 @@ def test_a_row_that_the_database_refuses_is_reported_and_stops_no_other(engine: 
     trigger(engine, ids[1])
     act = carry_out(begin())
     assert numbers(act) == ("done", 2, 1)
-    assert [job_id for job_id, _why in act.refusals] == [ids[1]]
+    assert [job_id for job_id, *_why in act.refusals] == [ids[1]]
     assert engine.name == "sqlite" or act.refusals[0][1] == f"Job {ids[1]}: not this one"
     assert statuses(engine.alias, ids) == ["ready", "dead", "ready"]
 

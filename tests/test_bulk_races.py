@@ -86,7 +86,9 @@ def test_a_step_that_meets_a_person_waits_and_reports_what_she_did(engine: Engin
             pass
     act.refresh_from_db()
     assert (act.done, act.refused) == (2, 1)
-    assert act.refusals == [[ids[1], f"Job {ids[1]} waits; it can be requeued when it has ended."]]
+    assert [refusal[:2] for refusal in act.refusals] == [
+        [ids[1], f"Job {ids[1]} waits; it can be requeued when it has ended."]
+    ]
     assert statuses(engine.alias, ids) == ["ready"] * 3
 
 

@@ -32,7 +32,8 @@ PACKAGE = ROOT / "django_jobs"
 
 # A line may import from the lines above it and, where it is a package, from itself.
 LAYERS = [
-    ["exceptions", "signals"],
+    ["texts", "signals"],
+    ["exceptions"],
     ["cron", "zones", "durations"],
     ["slots"],
     ["outcomes", "backoff", "payload", "shapes", "redacted_text"],

@@ -24,6 +24,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
 from django_jobs.models import Job, find
 from django_jobs.queue import operate
+from django_jobs.texts import translated
 
 REFUSALS_SHOWN = 10
 REQUEUED, CANCELLED, ASKED = "requeued", "cancelled", "asked"
@@ -131,7 +132,7 @@ class ActsAdmin(WhyAdmin):
                 left = asked.ids[place:]
                 break
             except (JobDoesNotExist, StateConflict) as error:
-                refusals.append(str(error))
+                refusals.append(translated(error))
             else:
                 outcomes.setdefault(outcome, []).append(job_id)
                 anew += [(job_id, now)] if now != job_id else []
@@ -168,7 +169,9 @@ class ActsAdmin(WhyAdmin):
 
 
 def _recorded(outcome: str, why: str) -> str:
-    word = {REQUEUED: _("Requeued"), CANCELLED: _("Cancelled"), ASKED: _("Asked to stop, to be cancelled")}[outcome]
+    def word() -> str:
+        return {REQUEUED: _("Requeued"), CANCELLED: _("Cancelled"), ASKED: _("Asked to stop, to be cancelled")}[outcome]
+
     return recorded(word, why)
 
 

@@ -28,6 +28,7 @@ from django_jobs.explain import live_workers
 from django_jobs.models import BulkAct
 from django_jobs.queue.bulk_acts import fits, under_way
 from django_jobs.queue.sought import Sought
+from django_jobs.texts import foreign, kept_text, translated
 
 
 @admin.register(BulkAct)
@@ -67,7 +68,7 @@ class BulkActAdmin(QueueAdmin):
         try:
             sought = sought_of(request.GET)
         except InvalidJob as error:
-            return self._back(request, str(error))
+            return self._back(request, translated(error))
         if not fits(act, sought):
             return self._back(request, _("Nothing in that state can be meant by this act."))
         form = BulkForm(act, request.POST if request.method == "POST" else None)
@@ -88,9 +89,9 @@ class BulkActAdmin(QueueAdmin):
             with engine().acting():
                 begun, made = bulk.begin(wanted, token, counted=counted.number, is_capped=counted.is_capped)
                 if made:
-                    self.log_addition(request, begun, self._recorded(begun))
+                    self.log_addition(request, begun, foreign(lambda: self._recorded(begun)))
         except StateConflict as error:
-            messages.error(request, str(error))
+            messages.error(request, translated(error))
             return None
         if not made and begun.token != token:
             messages.info(request, _("The same was asked for before, and is under way: this is it."))
@@ -158,7 +159,7 @@ class BulkActAdmin(QueueAdmin):
             "progress": bulk_shown.progress(act),
             "outlook": bulk_shown.outlook(act),
             "facts": _facts(act),
-            "refusals": [(shown.job_link(job_id), why) for job_id, why in act.refusals],
+            "refusals": [(shown.job_link(job_id), kept_text(*why)) for job_id, *why in act.refusals],
             "more_refusals": act.refused - len(act.refusals),
             "may_act": may_bulk(request, act.act),
             "may_cancel": act.state in BulkAct.UNDER_WAY,
@@ -177,19 +178,21 @@ class BulkActAdmin(QueueAdmin):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        do, said, logged = (
-            (bulk.cancel, _("It ends behind the step that is under way."), _("Cancelled"))
+        do, said = (
+            (bulk.cancel, _("It ends behind the step that is under way."))
             if what == "cancel"
-            else (bulk.resume, _("It goes on behind the last job that it came to."), _("Resumed"))
+            else (bulk.resume, _("It goes on behind the last job that it came to."))
         )
         why = why_of(request)
         try:
             with engine().acting():
                 do(act_id, why=why, by=request.user.get_username())
-                self.log_change(request, act, recorded(logged, why))
+                self.log_change(
+                    request, act, recorded(lambda: _("Cancelled") if what == "cancel" else _("Resumed"), why)
+                )
             messages.success(request, said)
         except (StateConflict, JobDoesNotExist) as error:
-            messages.warning(request, str(error))
+            messages.warning(request, translated(error))
         return HttpResponseRedirect(reverse("admin:django_jobs_bulkact_change", args=[act_id]))
 
     # The list.

@@ -16,6 +16,7 @@ from django_jobs.admin.filters import known_queues
 from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.exceptions import InvalidJob
 from django_jobs.models import BulkAct
+from django_jobs.texts import lazily, of
 
 
 class QueueInput(forms.TextInput):
@@ -33,7 +34,7 @@ def _queue(value: str) -> None:
     try:
         options.queue(value)
     except InvalidJob as error:
-        raise ValidationError(str(error)) from None
+        raise ValidationError(lazily(of(error))) from None
 
 
 class BulkForm(forms.Form):

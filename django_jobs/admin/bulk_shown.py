@@ -163,7 +163,7 @@ def outlook(act: Any) -> str:
         return ""
     found = find(jobs_alias(), act.job_id or 0)
     if not act.is_carried:
-        why = _("its job is gone.") if found is None else explain(found)
+        why = _("its job is gone.") if found is None else explain(found).translated()
         return _("It does not go on by itself: %s") % why
     if act.stepped_at is None or act.began_at is None:
         return "" if found is None else explain(found)

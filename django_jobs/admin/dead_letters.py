@@ -21,6 +21,7 @@ from django_jobs.exceptions import InvalidJob
 from django_jobs.models import BulkAct, Job
 from django_jobs.queue.error_text import FoldedLine
 from django_jobs.queue.sought import Sought
+from django_jobs.texts import translated
 
 # 10 us for each, most of it to find the last line of an error of 2 KiB.
 NEWEST_READ = 25_000
@@ -51,7 +52,7 @@ def dead_letters(query: Mapping[str, str], *, may_requeue: bool) -> dict[str, An
     try:
         sought = asked.sought_of({name: query.get(name, "") for name in NARROWED})
     except InvalidJob as error:
-        return {"problem": str(error)}
+        return {"problem": translated(error)}
     rows = Job.objects.using(jobs_alias()).dead_letters().order_by(*LAST_ENDED)
     found = _counted(sought, rows)
     number = rows[: NEWEST_READ + 1].count()

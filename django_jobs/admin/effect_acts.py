@@ -22,6 +22,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import StateConflict
 from django_jobs.models import Effect
 from django_jobs.queue import effects
+from django_jobs.texts import translated
 
 
 class EffectActsAdmin(WhyAdmin):
@@ -98,7 +99,7 @@ class EffectActsAdmin(WhyAdmin):
                 messages.error(request, bounded.said(ids[place:]))
                 break
             except StateConflict as conflict:
-                messages.warning(request, str(conflict))
+                messages.warning(request, translated(conflict))
             else:
                 messages.success(request, _said(act) % found.key)
 
@@ -111,11 +112,11 @@ class EffectActsAdmin(WhyAdmin):
         }
         with bounded.bounded_act():
             if act == "happened":
-                found, flag, word = effects.happened(effect_id, **given), CHANGE, _("It happened")
+                found, flag = effects.happened(effect_id, **given), CHANGE
             else:
-                found, flag, word = effects.did_not_happen(effect_id, **given), DELETION, _("It did not happen")
+                found, flag = effects.did_not_happen(effect_id, **given), DELETION
             assert request.user.pk is not None
-            said = recorded(word, given["why"])
+            said = recorded(lambda: _("It happened") if flag == CHANGE else _("It did not happen"), given["why"])
             LogEntry.objects.log_actions(request.user.pk, [found], flag, change_message=said, single_object=True)
         return found
 

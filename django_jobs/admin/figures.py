@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from decimal import Decimal
 
-from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
+from django_jobs import texts
 from django_jobs.measures.counted import Quantile
 
 NOTHING = "–"  # noqa: RUF001 - a dash of the width of a digit
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def number(value: float, places: int = 0) -> str:
     """Return a number with its thousands apart, as the reader's language has it."""
-    rounded = Decimal(f"{value:.{places}f}")  # Django cuts off what is more
-    return number_format(rounded, places, use_l10n=True, force_grouping=True)
+    return texts.number(value, places).translated()
 
 
 def capped(value: int, is_capped: bool) -> str:
@@ -47,14 +44,7 @@ def seconds(value: float | None) -> str:
 
 def length(value: timedelta) -> str:
     """Return a duration in its largest unit, as `explain()` has it."""
-    seconds = max(value.total_seconds(), 0.0)
-    if seconds < 2 * _MINUTE:
-        return _("%s s") % number(seconds, 1 if seconds < 9.95 else 0)
-    if seconds < 2 * _HOUR:
-        return _("%s min") % number(seconds / _MINUTE)
-    if seconds < 2 * _DAY:
-        return _("%s h") % number(seconds / _HOUR)
-    return _("%s days") % number(seconds / _DAY)
+    return texts.span(value).translated()
 
 
 def _two_digits(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from inspect import Signature
 from typing import Any
 
@@ -26,6 +27,7 @@ from django_jobs.models import Job
 from django_jobs.queue import edit, operate
 from django_jobs.queue.seen import expect
 from django_jobs.registry import JobType
+from django_jobs.texts import translated
 
 
 class EditsAdmin(ActsAdmin):
@@ -53,10 +55,10 @@ class EditsAdmin(ActsAdmin):
             try:
                 with transaction.atomic(using=jobs_alias()):
                     edit.run_now(job_id, why=why, by=request.user.get_username(), as_seen=request.POST.get("as_seen"))
-                    self._record(request, job, _("Made due at once"), why)
+                    self._record(request, job, lambda: _("Made due at once"), why)
                 messages.success(request, _("Job %d is due now.") % job_id)
             except (JobDoesNotExist, StateConflict) as error:
-                messages.warning(request, str(error))
+                messages.warning(request, translated(error))
         return HttpResponseRedirect(self.url_of("change", job_id))
 
     def edit_view(self, request: HttpRequest, job_id: int) -> HttpResponse:
@@ -81,10 +83,10 @@ class EditsAdmin(ActsAdmin):
                 messages.success(request, said)
                 return HttpResponseRedirect(page if anew == job_id else shown.job_address(anew))
         except (JobDoesNotExist, StateConflict) as error:
-            messages.warning(request, str(error))
+            messages.warning(request, translated(error))
             return HttpResponseRedirect(page)
         except (InvalidJob, InvalidJobType) as error:
-            form.add_error(None, str(error))
+            form.add_error(None, translated(error))
         return TemplateResponse(request, "admin/django_jobs/job/edit.html", self._form_context(request, job, form))
 
     def _edit(self, request: HttpRequest, job: Any, form: ArgumentsForm) -> tuple[str, int]:
@@ -96,18 +98,22 @@ class EditsAdmin(ActsAdmin):
                 names = edit.edit(job.pk, **form.wanted(), **given)
                 if not names:
                     return _("Nothing of job %d was changed.") % job.pk, job.pk
-                self._record(request, job, _("Edited (%s)") % ", ".join(names), why)
-                return _("Job %(id)d was edited: %(what)s.") % {"id": job.pk, "what": ", ".join(names)}, job.pk
+                self._record(request, job, lambda: _("Edited (%s)") % _listed(names), why)
+                return _("Job %(id)d was edited: %(what)s.") % {"id": job.pk, "what": _listed(names)}, job.pk
             anew = operate.requeue(job.pk, payload=form.payload, **given)
-            other = form.new is not None and form.new.names
-            words = _("Requeued with other %s") % form.new.what if form.new and other else _("Requeued")
-            self._record(request, job, words, why)
+            other = form.new.what if form.new is not None and form.new.names else ""
+            self._record(
+                request,
+                job,
+                lambda: _("Requeued with other %s") % translated(other) if other else _("Requeued"),
+                why,
+            )
         if anew != job.pk:
             text = _("Job %(old)d is archived: it was requeued as the new job %(new)d, without an idempotency key.")
             return text % {"old": job.pk, "new": anew}, anew
         return _("Job %d was requeued.") % job.pk, anew
 
-    def _record(self, request: HttpRequest, job: Any, what: str, why: str) -> None:
+    def _record(self, request: HttpRequest, job: Any, what: Callable[[], str], why: str) -> None:
         self.log_change(request, job, recorded(what, why))
 
     def _form_context(self, request: HttpRequest, job: Any, form: ArgumentsForm) -> dict[str, Any]:
@@ -128,6 +134,10 @@ class EditsAdmin(ActsAdmin):
             "back": self.url_of("change", job.pk),
             "key": format_html("<code>{}</code>", job.idempotency_key) if job.idempotency_key else "",
         }
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(translated, names))
 
 
 def _signature(job_type: JobType) -> str:

@@ -19,6 +19,7 @@ from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models.record import JobRecord
 from django_jobs.queue.edited import Edited, edited, restored
 from django_jobs.queue.seen import version
+from django_jobs.texts import translated
 
 
 class ArgumentsForm(forms.Form):
@@ -68,7 +69,8 @@ class ArgumentsForm(forms.Form):
                 found = restored(self.job.type, given, self.job.payload)
                 self.new = edited(self.job, found)
             except (InvalidJob, InvalidJobType) as error:
-                raise ValidationError(str(error).replace("Nothing was enqueued.", _("Nothing was changed."))) from None
+                said, unchanged = translated(error.fault), _("Nothing was changed.")
+                raise ValidationError(f"{said} {unchanged}" if said else translated(error)) from None
             self.payload = found
         return values
 

@@ -21,6 +21,7 @@ from django_jobs.admin.strands import Way, way
 from django_jobs.exceptions import InvalidJob
 from django_jobs.models import Job
 from django_jobs.queue.sought import ENDED, Sought
+from django_jobs.texts import translated
 
 if TYPE_CHECKING:
     _Paginator = Paginator[Any]
@@ -77,7 +78,7 @@ class JobChangeList(ChangeList):
         try:
             self.sought = self.asked_for(request)
         except InvalidJob as error:
-            self.problem = str(error)
+            self.problem = translated(error)
             return self.root_queryset.none()
         return self.sought.rows(self.root_queryset)
 
@@ -105,7 +106,7 @@ class JobChangeList(ChangeList):
         try:
             place = place_of(self.at, self.way)
         except InvalidJob as error:
-            self.problem = str(error)
+            self.problem = translated(error)
             place = Place()
         return page_at(self.way, place, size=self.list_per_page, most=COUNT_LIMIT, looked=self.looked)
 

@@ -18,11 +18,12 @@ from django_jobs import options, pauses
 from django_jobs.admin import shown
 from django_jobs.admin.filters import known_queues, known_types
 from django_jobs.admin.nav import may_pause
-from django_jobs.admin.pausing import ResumingAdmin, back_to
+from django_jobs.admin.pausing import ResumingAdmin, back_to, said
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, JobsError
 from django_jobs.models import Pause
 from django_jobs.models.clock import database_now
+from django_jobs.texts import translated
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Pause]
@@ -92,7 +93,7 @@ class PauseForm(_Form):
         try:
             step()
         except JobsError as error:
-            self.add_error(field, str(error))
+            self.add_error(field, translated(error))
 
     def _check_name(self) -> None:
         if self.cleaned_data["kind"] == Pause.Kind.QUEUE:
@@ -171,7 +172,7 @@ class PauseAdmin(ResumingAdmin):
         self.log_deletions(request, queryset)
         for found in ended:
             self.delete_model(request, found)
-        messages.success(request, _("Resumed: %s.") % ", ".join(map(str, ended)))
+        messages.success(request, _("Resumed: %s.") % ", ".join(map(said, ended)))
 
     @admin.display(description=gettext_lazy("paused"))
     def paused(self, found: Pause) -> str:

@@ -90,6 +90,11 @@ def _until(row: Any) -> str:
     return format_html('<span class="nowrap">{}</span> <span class="quiet nowrap">({})</span>', minute, far)
 
 
+def said(pause: Pause) -> str:
+    """Return what a pause is of, in the reader's language."""
+    return f"{pause.get_kind_display()} {pause.name}"
+
+
 def back_to(request: HttpRequest, otherwise: str) -> str:
     """Return the page of ours that a form or link names as the one to come back to."""
     url = request.POST.get("next") or request.GET.get("next") or ""
@@ -118,5 +123,5 @@ class ResumingAdmin(QueueAdmin):
         if ended is None:
             messages.info(request, _("%s is not paused any more.") % name)
         else:
-            messages.success(request, _("Resumed: %s.") % ended)
+            messages.success(request, _("Resumed: %s.") % said(ended))
         return HttpResponseRedirect(back_to(request, address(request, "django_jobs_pause_changelist")))

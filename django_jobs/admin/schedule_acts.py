@@ -23,8 +23,11 @@ from django_jobs.exceptions import JobsError
 from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.queue.sought import numbered
 from django_jobs.schedules import operate, status
-from django_jobs.schedules.definition import said
+from django_jobs.schedules.faults import said
+from django_jobs.texts import translated
 
+# What the log keeps of an act, and what is said of it.
+Did = tuple[Callable[[], str], str]
 ACTS = ("pause", "resume", "run", "as_code")
 
 
@@ -109,54 +112,58 @@ class ScheduleActsAdmin(WhyAdmin):
                 # To pause one that cannot be read must be possible.
                 schedule = (rows.only("name", "enabled") if act in ("pause", "resume") else rows).first()
             except UNREADABLE as error:
-                raise Refused(status.unreadable(error).reason) from None
+                raise Refused(translated(status.unreadable(error).reason)) from None
             if schedule is None:
                 raise NothingToDo(_("There is no schedule %d.") % pk)
             try:
-                record, text = _ACTS[act](schedule, why, request.user.get_username())
+                what, text = _ACTS[act](schedule, why, request.user.get_username())
             except JobsError as error:
-                raise Refused(str(error)) from None
+                raise Refused(translated(error)) from None
             except ValidationError as error:
                 raise Refused(
-                    _("Schedule %(name)s stays as it is. %(error)s") % {"name": schedule, "error": said(error)}
+                    _("Schedule %(name)s stays as it is. %(error)s")
+                    % {"name": schedule, "error": said(error).translated()}
                 ) from None
-            self.log_change(request, schedule, recorded(record, why))
+            self.log_change(request, schedule, recorded(what, why))
         return text
 
 
-def _pause(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+def _pause(schedule: Schedule, why: str, by: str) -> Did:
     if not schedule.enabled:
         raise NothingToDo(_("Schedule %s is paused already.") % schedule)
     schedule.pause(why=why, by=by)
-    return _("Paused"), _("Schedule %s was paused.") % schedule
+    return lambda: _("Paused"), _("Schedule %s was paused.") % schedule
 
 
-def _resume(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+def _resume(schedule: Schedule, why: str, by: str) -> Did:
     if schedule.enabled:
         raise NothingToDo(_("Schedule %s is not paused.") % schedule)
     schedule.resume(why=why, by=by)
-    return _("Resumed"), _("Schedule %s was resumed; it makes jobs for the slots from now on.") % schedule
+    return lambda: _("Resumed"), _("Schedule %s was resumed; it makes jobs for the slots from now on.") % schedule
 
 
-def _run(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+def _run(schedule: Schedule, why: str, by: str) -> Did:
     job = schedule.run_now(why=why, by=by)
-    return _("Ran now, as job %d") % job.pk, format_html(_("Job {} of {} was made."), shown.job_link(job.pk), schedule)
+    made = format_html(_("Job {} of {} was made."), shown.job_link(job.pk), schedule)
+    return lambda: _("Ran now, as job %d") % job.pk, made
 
 
-def _as_code(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+def _as_code(schedule: Schedule, why: str, by: str) -> Did:
     fields = operate.take_back(schedule, why=why, by=by)
     if not fields:
         raise NothingToDo(_("Schedule %s is as the code says.") % schedule)
-    names = ", ".join(label(name) for name in fields)
-    return _("Taken back to what the code says (%s)") % names, _(
-        "Schedule %(name)s is as the code says again: %(fields)s."
-    ) % {
-        "name": schedule,
-        "fields": names,
-    }
+
+    def names() -> str:
+        return ", ".join(map(label, fields))
+
+    text = _("Schedule %(name)s is as the code says again: %(fields)s.")
+    return (
+        lambda: _("Taken back to what the code says (%s)") % names(),
+        text % {"name": schedule, "fields": names()},
+    )
 
 
-_ACTS: dict[str, Callable[[Schedule, str, str], tuple[str, str]]] = {
+_ACTS: dict[str, Callable[[Schedule, str, str], Did]] = {
     "pause": _pause,
     "resume": _resume,
     "run": _run,

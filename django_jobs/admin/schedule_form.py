@@ -14,6 +14,7 @@ from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs import durations, redact
@@ -22,6 +23,7 @@ from django_jobs.exceptions import InvalidJob
 from django_jobs.models.schedule import Schedule
 from django_jobs.queue.edited import restored
 from django_jobs.schedules import definition, overrides
+from django_jobs.texts import translated
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Schedule]
@@ -78,13 +80,16 @@ class DurationField(forms.CharField):
                 return timedelta(seconds=seconds)
         except OverflowError:
             pass
-        raise ValidationError(f"{text[:80]!r}: give {durations.WORDS} (ten years at most).")
+        raise ValidationError(
+            gettext("%(text)r: give seconds, or a number with s, m, h or d, as 90, 30m or 7d (ten years at most).")
+            % {"text": text[:80]}
+        )
 
 
 class ArgumentsField(forms.Field):
     """JSON of one kind; empty text is an empty one."""
 
-    def __init__(self, kind: type, example: str, **kwargs: Any) -> None:
+    def __init__(self, kind: type, example: Any, **kwargs: Any) -> None:
         attrs = {"class": "vLargeTextField dj-json", "rows": 2, "spellcheck": "false"}
         super().__init__(required=False, widget=forms.Textarea(attrs=attrs), **kwargs)
         self.kind = kind
@@ -98,11 +103,12 @@ class ArgumentsField(forms.Field):
         try:
             found = json.loads(text) if text else self.kind()
         except json.JSONDecodeError as error:
-            raise ValidationError(f"This is not JSON: {error}. Give {self.example}.") from None
+            said = gettext("This is not JSON: %(problem)s. Give %(example)s.")
+            raise ValidationError(said % {"problem": error, "example": self.example}) from None
         except (ValueError, RecursionError):  # a number of thousands of digits, or as many brackets
-            raise ValidationError(f"This JSON cannot be read. Give {self.example}.") from None
+            raise ValidationError(gettext("This JSON cannot be read. Give %s.") % self.example) from None
         if not isinstance(found, self.kind):
-            raise ValidationError(f"Give {self.example}.")
+            raise ValidationError(gettext("Give %s.") % self.example)
         return found
 
     def has_changed(self, initial: Any, data: Any) -> bool:
@@ -115,13 +121,13 @@ class ArgumentsField(forms.Field):
 class ScheduleForm(_Form):
     args = ArgumentsField(
         list,
-        'a JSON list, as [17, "mail"]',
+        _('a JSON list, as [17, "mail"]'),
         label=_("Positional arguments"),
         help_text=_('A JSON list, as <code>[17, "mail"]</code>. Empty: none.'),
     )
     kwargs = ArgumentsField(
         dict,
-        'a JSON object, as {"limit": 10}',
+        _('a JSON object, as {"limit": 10}'),
         label=_("Keyword arguments"),
         help_text=_('A JSON object, as <code>{"limit": 10}</code>. Empty: none.'),
     )
@@ -188,7 +194,7 @@ class ScheduleForm(_Form):
         try:
             return restored(job_type, {**parts(None), name: given}, payload)[name]
         except InvalidJob as error:
-            self.add_error(name, str(error))
+            self.add_error(name, translated(error))
 
     def _update_errors(self, errors: ValidationError) -> None:
         """Take over what the model finds wrong, at the field where it can be put right."""
@@ -211,7 +217,7 @@ class ScheduleForm(_Form):
         without = copy.copy(self.instance)
         without.payload = {**self.instance.payload, "kwargs": {}}
         said = [text for error in found for text in error.messages]
-        return "args" if definition.faults(without).get("payload") == said else "kwargs"
+        return "args" if [*map(translated, definition.faults(without).get("payload", []))] == said else "kwargs"
 
 
 def masked_parts(schedule: Schedule) -> dict[str, Any]:

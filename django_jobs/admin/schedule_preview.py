@@ -88,7 +88,7 @@ def _change(change: zones.Change, touched: Touched) -> dict[str, Any]:
 
 
 def _direction(change: zones.Change) -> str:
-    by = durations.spelled(abs(change.after - change.before))
+    by = durations.spelled(abs(change.after - change.before)).translated()
     return (_("forward by %s") if change.is_gap else _("back by %s")) % by
 
 
@@ -124,4 +124,4 @@ def _notes(schedule: Schedule, errors: Mapping[str, Any]) -> Iterator[str]:
     if "spread" not in errors and schedule.spread and (offset := firing.offset(schedule)):
         # To the second: what is less is of no use to a person.
         whole = timedelta(seconds=round(offset.total_seconds())) or offset
-        yield _("Its jobs are due %s after these times, by the spread.") % durations.spelled(whole)
+        yield _("Its jobs are due %s after these times, by the spread.") % durations.spelled(whole).translated()

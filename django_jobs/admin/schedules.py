@@ -34,6 +34,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.schedules import rows, status
+from django_jobs.texts import translated
 
 WHEN = gettext_lazy("When")
 FIELDSETS: list[tuple[Any, tuple[str, ...]]] = [
@@ -63,7 +64,7 @@ def _read_only(name: str) -> Callable[[Any, Schedule], str]:
 def _times(schedule: Schedule) -> str:
     if schedule.every is None:
         return format_html('<span class="dj-call">{}</span>', schedule.expression)
-    return _("every %s") % durations.spelled(schedule.every)
+    return _("every %s") % durations.spelled(schedule.every).translated()
 
 
 def _time(schedule: Any, word: str, value: datetime | None, job: str = "") -> str:
@@ -160,7 +161,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
             error = rows.schedules(jobs_alias(), [int(object_id)], "state").get(int(object_id))
             if not isinstance(error, Exception):
                 raise
-            messages.error(request, status.unreadable(error).reason)
+            messages.error(request, translated(status.unreadable(error).reason))
             return HttpResponseRedirect(reverse("admin:django_jobs_schedule_changelist"))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:

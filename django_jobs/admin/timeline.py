@@ -117,7 +117,7 @@ def _line(found: Told, line: dict[str, Any], at: datetime, is_kept: bool) -> Non
 def _last_run(found: Told, job: Any, kind: str, end: datetime) -> None:
     began = job.last_started_at or found.at
     found.until(began, job.token - 1)
-    words = {"running": _("runs"), "done": _("done"), "cancelled": _("cancelled")}.get(kind, _("ended"))
+    words = {"running": _("running"), "done": _("done"), "cancelled": _("cancelled")}.get(kind, _("ended"))
     text = _("run %(run)d, %(length)s, %(words)s") % {
         "run": job.token,
         "length": figures.length(end - began),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -16,6 +17,7 @@ from django.utils.translation import gettext_lazy
 
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.queue.sought import numbered
+from django_jobs.texts import foreign
 
 WHY_LIMIT = 300
 
@@ -42,9 +44,10 @@ class WhyAdmin(QueueAdmin):
         return super().response_action(request, queryset, *args, **kwargs)
 
 
-def recorded(what: str, why: str) -> str:
-    """Return what was done as the log keeps it."""
-    return f"{what}: {why}" if why else f"{what}."
+def recorded(what: Callable[[], str], why: str) -> str:
+    """Return what was done as the log keeps it: in English, since others read it than who did it."""
+    said = foreign(what)
+    return f"{said}: {why}" if why else f"{said}."
 
 
 def ticked(request: HttpRequest) -> list[int]:

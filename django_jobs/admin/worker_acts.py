@@ -93,14 +93,17 @@ class WorkerActsAdmin(WhyAdmin):
         with transaction.atomic(using=jobs_alias()):
             said = _asked(act, worker.pk)
             if said is not None:
-                words = {"quiet": _("Quieted"), "work": _("Told to work again"), "stop": _("Told to stop")}
-                word = words.get(act, _("Asked for its stacks"))
-                self.log_change(request, worker, recorded(word, why))
+                self.log_change(request, worker, recorded(lambda: _done(act), why))
         if said is not None:
             messages.success(request, said % {"worker": worker})
         else:
             text = _("Nobody hears for %s: it stops, or its heartbeats have, or it has ended.")
             messages.warning(request, text % worker)
+
+
+def _done(act: str) -> str:
+    words = {"quiet": _("Quieted"), "work": _("Told to work again"), "stop": _("Told to stop")}
+    return words.get(act, _("Asked for its stacks"))
 
 
 def _asked(act: str, worker_id: str) -> str | None:

@@ -26,6 +26,8 @@ ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP, EDITED)
 
 # Between the errors of a chain, in a stored text.
 CAME_FROM = "\nwhich came from:\n\n"
+# What an act of a person has instead of who did it and why.
+NO_REASON = "no reason given"
 # Lines of a job's history that are kept: the first, and the last nine.
 HISTORY_LIMIT = 10
 EXPIRED = "The time by which it had to start passed before a worker took it."

@@ -17,6 +17,7 @@ from django_jobs.engines.made import Draft
 from django_jobs.engines.values import NewJob, Terms, Word
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
+from django_jobs.texts import text as _
 
 
 class PostgreSQLStoring(Engine):
@@ -117,8 +118,11 @@ class PostgreSQLStoring(Engine):
         except OperationalError as error:
             if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
                 raise StateConflict(
-                    f"Another transaction holds the job or its idempotency key, and did not end within {limit:g} s "
-                    "(ENQUEUE_TIMEOUT); try again when it is over."
+                    _(
+                        "Another transaction holds the job or its idempotency key, and did not end within %g s "
+                        "(ENQUEUE_TIMEOUT); try again when it is over.",
+                        limit,
+                    )
                 ) from error
             raise
 

@@ -14,6 +14,7 @@ from django_jobs.engines.sqlite_parts import LATER, UNLESS_TAKEN, one_of, stored
 from django_jobs.engines.values import NewJob, Word
 from django_jobs.exceptions import EnqueueTimeout, StateConflict
 from django_jobs.models import Job
+from django_jobs.texts import text as _
 
 
 class SQLiteStoring(Engine):
@@ -38,8 +39,11 @@ class SQLiteStoring(Engine):
                 yield
         except EnqueueTimeout as error:
             raise StateConflict(
-                f"Another transaction holds the SQLite database, and did not end within {limit:g} s "
-                "(ENQUEUE_TIMEOUT); try again when it is over."
+                _(
+                    "Another transaction holds the SQLite database, and did not end within %g s (ENQUEUE_TIMEOUT); try again "
+                    "when it is over.",
+                    limit,
+                )
             ) from error
 
     def insert(self, new: NewJob, word: Word | None = None) -> Job:

@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.texts import Text
+
 
 class JobRecord(models.Model):
     """One call of a registered function, and what became of it. Times are the database's clock."""
@@ -87,8 +89,11 @@ class JobRecord(models.Model):
     def kwargs(self) -> dict[str, Any]:
         return dict(self.payload["kwargs"])
 
-    def explain(self) -> str:
-        """Say in a sentence why this job is where it is, by the database's clock."""
+    def explain(self) -> Text:
+        """Say in a sentence why this job is where it is, by the database's clock.
+
+        In English, whatever language is active; templates show it in the active one, and so says `translated()` of it.
+        """
         from django_jobs.explain import explain  # the sentence needs workers and settings, which import models
 
         return explain(self)

@@ -198,11 +198,11 @@ class Schedule(models.Model):
         super().clean_fields(exclude=exclude)
 
     def clean(self) -> None:
-        from django_jobs.schedules import definition
+        from django_jobs.schedules import definition, faults
 
         super().clean()
-        if faults := definition.faults(self):
-            raise ValidationError(faults)
+        if found := definition.faults(self):
+            raise faults.refused(found)
 
     def save(self, **kwargs: Any) -> None:
         """Check and store this schedule. New times, and those of one that is enabled again, begin now.

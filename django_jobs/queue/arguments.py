@@ -11,6 +11,7 @@ from typing import Any
 from django_jobs import payload
 from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.registry import JobType
+from django_jobs.texts import text as _
 
 
 def payload_of(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> str:
@@ -35,13 +36,18 @@ def _looked_at(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def _too_large(job_type: JobType, size: str, limit: int) -> InvalidJob:
     return InvalidJob(
-        f"The arguments of {job_type.name} are {size} bytes of JSON; MAX_PAYLOAD_BYTES allows {limit:,}. "
-        "Store the data elsewhere and pass where."
+        _(
+            "The arguments of %(type)s are %(size)s bytes of JSON; MAX_PAYLOAD_BYTES allows %(limit)s. Store the data "
+            "elsewhere and pass where.",
+            type=job_type.name,
+            size=size,
+            limit=f"{limit:,}",
+        )
     )
 
 
 def _check_arguments(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> None:
-    bound = _bound(job_type, args, kwargs)
+    bound, of = _bound(job_type, args, kwargs), job_type.name
     parameters = job_type.signature.parameters
     check = payload.Check(limit)
     try:
@@ -49,15 +55,15 @@ def _check_arguments(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str,
             kind = parameters[name].kind
             if kind is kind.VAR_POSITIONAL:
                 for index, item in enumerate(value):
-                    check(item, f"{job_type.name}: argument *{name}[{index}]")
+                    check(item, _("%(type)s: argument *%(name)s[%(place)d]", type=of, name=name, place=index))
             elif kind is kind.VAR_KEYWORD:
                 for key, item in value.items():
-                    check(key, f"{job_type.name}: the name of an argument")
-                    check(item, f"{job_type.name}: argument {key!r}")
+                    check(key, _("%s: the name of an argument", of))
+                    check(item, _("%(type)s: argument %(name)r", type=of, name=key))
             else:
-                check(value, f"{job_type.name}: argument {name!r}")
+                check(value, _("%(type)s: argument %(name)r", type=of, name=name))
     except payload.TooLarge:
-        raise _too_large(job_type, f"over {limit:,}", limit) from None
+        raise _too_large(job_type, _("over %s", f"{limit:,}"), limit) from None
 
 
 def _bound(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -66,7 +72,9 @@ def _bound(job_type: JobType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     try:
         bound = job_type.signature.bind(*context, *args, **kwargs)
     except TypeError as error:
-        raise InvalidJobType(
-            f"The arguments do not fit {job_type.name}{job_type.signature}: {error}. Nothing was enqueued."
-        ) from None
+        words = {"call": f"{job_type.name}{job_type.signature}", "problem": str(error)}
+        fault = _("The arguments do not fit %(call)s: %(problem)s.", **words)
+        refused = InvalidJobType(_("%s Nothing was enqueued.", fault))
+        refused.fault = fault
+        raise refused from None
     return list(bound.arguments.items())[len(context) :]

@@ -27,6 +27,8 @@ from django_jobs.queue.archive import is_of_a_row, reason
 from django_jobs.queue.bulk_acts import meant_by, states
 from django_jobs.queue.choose import SPAN
 from django_jobs.queue.sought import Sought
+from django_jobs.texts import kept, of
+from django_jobs.texts import text as _
 
 # Seconds after which a step is committed: nobody is to wait for its rows. On SQLite all writers wait for it.
 LONGEST, LONGEST_ON_SQLITE = 0.5, 0.2
@@ -123,7 +125,7 @@ def _note(act: Any, came: Came) -> None:
     act.paced += came.done if act.per_minute is not None else 0
     act.refused += len(came.refused)
     room = REFUSALS_KEPT - len(act.refusals)
-    act.refusals = [*act.refusals, *([job_id, why] for job_id, why in sorted(came.refused.items())[:room])]
+    act.refusals = [*act.refusals, *([job_id, *kept(why)] for job_id, why in sorted(came.refused.items())[:room])]
     act.stepped_at = Clock()
     act.state = BulkAct.State.RUNNING
     if act.after >= act.upto:
@@ -141,9 +143,9 @@ def _batch(act: Any, came: Came, size: int, until: float) -> int:
     ids = list(rows.filter(pk__lte=high).order_by("pk").values_list("pk", flat=True)[:size])
     if not ids:
         return high
-    free, kept = _free(act, rows.filter(pk__in=ids))
+    free, held = _free(act, rows.filter(pk__in=ids))
     came_to = ids[-1] if len(ids) == size else high
-    alone = sorted({*ids} - {*free} - {*kept})
+    alone = sorted({*ids} - {*free} - {*held})
     if alone:
         came.is_full = True
         if came.done or (free and free[0] < alone[0]):
@@ -151,7 +153,7 @@ def _batch(act: Any, came: Came, size: int, until: float) -> int:
         else:
             came_to = _one_by_one(act, came, alone, until, free[0] - 1 if free else came_to)
     _at_once(act, came, [job_id for job_id in free if job_id <= came_to])
-    came.refused |= {job_id: why for job_id, why in kept.items() if job_id <= came_to}
+    came.refused |= {job_id: why for job_id, why in held.items() if job_id <= came_to}
     return came_to
 
 
@@ -180,22 +182,24 @@ def _free(act: Any, rows: JobQuerySet) -> tuple[list[int], dict[int, str]]:
         kind=operate_many.JsonKind(F("history")),
     )
     locked = asked.order_by("pk").select_for_update(skip_locked=True)
-    free, kept = [], {}
+    free: list[int] = []
+    held: dict[int, str] = {}
     takes_no_key = act.act == BulkAct.Act.CANCEL
     writes_history = act.act in (BulkAct.Act.REQUEUE, BulkAct.Act.CANCEL)
     for pk, status, key, holds_key, given_up, kind in locked.values_list(
         "pk", "status", "idempotency_key", "holds_key", "given_up", "kind"
     ):
         if act.act == BulkAct.Act.DELETE and holds_key and not act.with_keys:
-            kept[pk] = (
-                f"Job {pk} has the idempotency key {key!r} and finished within IDEMPOTENCY_WINDOW: without it the same "
-                "enqueue would run again."
-            )
+            held[pk] = _(
+                "Job %(id)d has the idempotency key %(key)r and finished within IDEMPOTENCY_WINDOW: without it the same "
+                "enqueue would run again.",
+                id=pk, key=key,
+            )  # fmt: skip
         elif status == Job.Status.RUNNING:
             continue
         elif not writes_history or (kind == "array" and (takes_no_key or key is not None or given_up is None)):
             free.append(pk)
-    return free, kept
+    return free, held
 
 
 def _at_once(act: Any, came: Came, ids: list[int]) -> None:
@@ -240,7 +244,7 @@ def _one(act: Any, came: Came, job_id: int) -> None:
                 case _:
                     _delete_or_move(act, job_id, among)
     except (StateConflict, JobDoesNotExist) as error:
-        came.refused[job_id] = str(error)
+        came.refused[job_id] = of(error)
     except DatabaseError as error:  # as by a trigger of the project's
         if not is_of_a_row(error):
             raise
@@ -254,7 +258,8 @@ def _delete_or_move(act: Any, job_id: int, among: Iterable[str]) -> None:
     row = Job.objects.using(act._state.db).filter(pk=job_id)
     found = row.select_for_update().only("status").first()
     if found is None:
-        raise JobDoesNotExist(f"There is no job {job_id}.")
+        raise JobDoesNotExist(_("There is no job %d.", job_id))
     if found.status not in among:
-        raise StateConflict(f"Job {job_id} is {found.status} by now; what runs is never deleted or moved.")
+        words = {"id": job_id, "state": _(found.status)}
+        raise StateConflict(_("Job %(id)d is %(state)s by now; what runs is never deleted or moved.", **words))
     _all(act, row)

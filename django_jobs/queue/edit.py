@@ -14,6 +14,7 @@ from django_jobs.models import ArchivedJob, Job
 from django_jobs.models.clock import Clock, for_row, from_row
 from django_jobs.queue import seen as acts
 from django_jobs.queue.edited import Stored, edited
+from django_jobs.texts import text as _
 
 # Given a job as it is locked, what to write and the names of what that changes.
 Wanted = Callable[[Any], tuple[dict[str, Any], list[str]]]
@@ -50,10 +51,10 @@ def edit(
             names.append(new.what)
         if priority is not None and priority != job.priority:
             values["priority"] = priority
-            names.append("priority")
+            names.append(_("priority"))
         if moment is not None and moment != from_row(job.run_at, job._state.db):
             values["run_at"] = _in_time(job, moment)
-            names.append("due time")
+            names.append(_("due time"))
         return values, names
 
     return _write(job_id, wanted, acts.said(by, why), as_seen)
@@ -68,9 +69,9 @@ def run_now(job_id: int, *, why: str = "", by: str = "", as_seen: str | None = N
     def wanted(job: Any) -> tuple[dict[str, Any], list[str]]:
         if job.run_at <= job.now:
             raise StateConflict(
-                f"Job {job.pk} is due already; what it waits for else is said on its page, and by explain()."
+                _("Job %d is due already; what it waits for else is said on its page, and by explain().", job.pk)
             )
-        return {"run_at": Clock()}, ["due time"]
+        return {"run_at": Clock()}, [_("due time")]
 
     _write(job_id, wanted, acts.said(by, why), as_seen)
 
@@ -79,7 +80,8 @@ def _in_time(job: Any, moment: datetime) -> datetime:
     alias = job._state.db
     if job.expires_at is not None and moment >= from_row(job.expires_at, alias):
         end = from_row(job.expires_at, alias).isoformat(sep=" ", timespec="seconds")
-        raise InvalidJob(f"run_at is {moment}; job {job.pk} is cancelled unless it starts before {end}.")
+        words = {"moment": moment, "id": job.pk, "end": end}
+        raise InvalidJob(_("run_at is %(moment)s; job %(id)d is cancelled unless it starts before %(end)s.", **words))
     return for_row(moment, alias)
 
 
@@ -88,9 +90,14 @@ def _write(job_id: int, wanted: Wanted, said: str, as_seen: str | None) -> tuple
     with found.acting():
         job = acts.locked(job_id)
         if isinstance(job, ArchivedJob) or job.status != Job.Status.READY:
-            archived = " and archived" if isinstance(job, ArchivedJob) else ""
+            words = {"id": job_id, "state": acts.state(job), "archived": ""}
+            if isinstance(job, ArchivedJob):
+                words["archived"] = _(" and archived")
             raise StateConflict(
-                f"Job {job_id} {acts.state(job)}{archived}; only a job that waits can be changed. Nothing was changed."
+                _(
+                    "Job %(id)d%(state)s%(archived)s; only a job that waits can be changed. Nothing was changed.",
+                    **words,
+                )
             )
         acts.expect(job, [Job.Status.READY], as_seen)
         values, names = wanted(job)

@@ -13,6 +13,8 @@ from django_jobs.conf import conf
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models.record import JobRecord
 from django_jobs.queue.arguments import payload_of
+from django_jobs.texts import Text
+from django_jobs.texts import text as _
 
 NAMES_LIMIT = 300
 
@@ -24,8 +26,8 @@ class Edited(NamedTuple):
     names: tuple[str, ...]
 
     @property
-    def what(self) -> str:
-        return payload.storable(f"arguments {', '.join(self.names)}", NAMES_LIMIT)
+    def what(self) -> Text:
+        return _("arguments %s", payload.storable(", ".join(self.names), NAMES_LIMIT))
 
 
 class Stored(Func):
@@ -51,13 +53,18 @@ def edited(job: JobRecord, given: Any) -> Edited:
     job_type = registry.find(job.type)
     if job_type is None:
         raise InvalidJob(
-            f"The type {job.type!r} is not known to this process, which cannot tell what arguments it takes."
+            _(
+                "The type %(type)r is not known to this process, which cannot tell what arguments it takes.",
+                type=job.type,
+            )
         )
     match given:
         case {"args": list() as args, "kwargs": dict() as kwargs, **others} if not others:
             text = payload_of(job_type, tuple(args), kwargs, conf().max_payload_bytes)
-        case _:
-            raise InvalidJob(f'The arguments are {shown(given)}; give {{"args": [...], "kwargs": {{...}}}}.')
+        case other:
+            raise InvalidJob(
+                _('The arguments are %(value)s; give {"args": [...], "kwargs": {...}}.', value=shown(other))
+            )
     return Edited(text, tuple(_others(job.payload, json.loads(text))))
 
 
@@ -86,7 +93,7 @@ def restored(type_name: str, given: Any, stored: Any) -> Any:
             if len(new) != len(old):  # which of those that share a name were left out is not known
                 names = [name if names.count(name) == 1 else "" for name in names]
             placed = [
-                _one(item, old[place : place + 1], names[place], f"argument {place + 1}")
+                _one(item, old[place : place + 1], names[place], _("argument %d", place + 1))
                 for place, item in enumerate(new)
             ]
             return {"args": placed, "kwargs": _restored(named, old_named, "")}
@@ -116,7 +123,11 @@ def _one(given: Any, stored: list[Any], name: str, where: str) -> Any:
     if stored and (redact.hides(name) or stored[0] == redact.MARK):
         return stored[0]
     raise InvalidJob(
-        f"{where} is {redact.MARK}, which stands for what was masked there, and nothing was; write the value."
+        _(
+            "%(where)s is %(mark)s, which stands for what was masked there, and nothing was; write the value.",
+            where=where,
+            mark=redact.MARK,
+        )
     )
 
 
@@ -127,6 +138,10 @@ def _refuse_moved(given: list[Any], stored: Any, where: str) -> None:
     same_length = isinstance(masked, list) and len(masked) == len(given)
     if not same_length or any(item != masked[place] and item in masked for place, item in enumerate(given)):
         raise InvalidJob(
-            f"{where} has {redact.MARK} in a list whose items were moved, added or left out: what each stands for is not "
-            "known. Write the values."
+            _(
+                "%(where)s has %(mark)s in a list whose items were moved, added or left out: what each stands for is not "
+                "known. Write the values.",
+                where=where,
+                mark=redact.MARK,
+            )
         )

@@ -8,6 +8,7 @@ from django_jobs.exceptions import StateConflict
 from django_jobs.models import Effect, Job
 from django_jobs.models.clock import Clock, database_now
 from django_jobs.queue import effect_log
+from django_jobs.texts import text as _
 
 HAPPENED, DID_NOT_HAPPEN = "it happened", "it did not happen"
 
@@ -43,13 +44,17 @@ def _to_be_settled(effect_id: int, seen: int | None) -> Effect:
     rows = Effect.objects.using(jobs_alias())
     found: Effect | None = rows.select_for_update().filter(pk=effect_id).first()
     if found is None:
-        raise StateConflict(f"There is no effect {effect_id} any more.")
+        raise StateConflict(_("There is no effect %d any more.", effect_id))
     if found.kind != Effect.Kind.OUTSIDE or found.answered_at is not None:
-        raise StateConflict(f"The effect {found.key!r} has taken place; there is nothing to settle.")
+        raise StateConflict(_("The effect %r has taken place; there is nothing to settle.", found.key))
     if seen is not None and found.asks != seen:
-        raise StateConflict(f"The effect {found.key!r} was asked for again since you looked; look again.")
+        raise StateConflict(_("The effect %r was asked for again since you looked; look again.", found.key))
     if Job.objects.using(jobs_alias()).running().filter(pk=found.job_id).exists():
         raise StateConflict(
-            f"Job {found.job_id} runs now and may have {found.key!r} under way; wait until it has ended."
+            _(
+                "Job %(id)d runs now and may have %(key)r under way; wait until it has ended.",
+                id=found.job_id,
+                key=found.key,
+            )
         )
     return found

@@ -21,6 +21,7 @@ from django_jobs.outcomes import seconds
 from django_jobs.payload import dump
 from django_jobs.queue import seen as acts
 from django_jobs.queue.edited import Edited, Stored, edited
+from django_jobs.texts import text as _
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.4
 UNFINISHED = (Job.Status.READY, Job.Status.RUNNING)
@@ -37,10 +38,13 @@ def cancel(
     the given states.
     """
     said = acts.said(by, why)
-    for _ in range(acts.TRIES):
+    for _try in range(acts.TRIES):
         seen = acts.see(job_id)
         if seen.status not in UNFINISHED:
-            raise StateConflict(f"Job {job_id} is {seen.status} already; only what waits or runs can be cancelled.")
+            words = {"id": job_id, "state": _(seen.status)}
+            raise StateConflict(
+                _("Job %(id)d is %(state)s already; only what waits or runs can be cancelled.", **words)
+            )
         acts.expect(seen, states)
         if seen.status == Job.Status.RUNNING:
             if seen.cancel_reason is not None or _ask_to_stop(seen, said):
@@ -100,10 +104,11 @@ def requeue(
     arguments. Nothing is written then.
     """
     said = acts.said(by, why)
-    for _ in range(acts.TRIES):
+    for _try in range(acts.TRIES):
         seen = acts.see(job_id)
         if seen.status in UNFINISHED:
-            raise StateConflict(f"Job {job_id} {acts.state(seen)}; it can be requeued when it has ended.")
+            words = {"id": job_id, "state": acts.state(seen)}
+            raise StateConflict(_("Job %(id)d%(state)s; it can be requeued when it has ended.", **words))
         acts.expect(seen, states, as_seen)
         new = None if payload is None else edited(seen, payload)
         told = f"{said} (with other {new.what})" if new is not None and new.names else said
@@ -119,10 +124,14 @@ def _make_anew(seen: Any, said: str, new: Edited | None) -> int:
     with engine(alias).acting():
         row = ArchivedJob.objects.using(alias).select_for_update().filter(pk=seen.pk).first()
         if row is None:
-            raise JobDoesNotExist(f"There is no job {seen.pk}.")
+            raise JobDoesNotExist(_("There is no job %d.", seen.pk))
         if row.requeued_as is not None and find(alias, row.requeued_as) is not None:
             raise StateConflict(
-                f"Job {seen.pk} is archived, and was requeued as job {row.requeued_as}; look at that one."
+                _(
+                    "Job %(id)d is archived, and was requeued as job %(new)d; look at that one.",
+                    id=seen.pk,
+                    new=row.requeued_as,
+                )
             )
         job_id = engine(alias).insert(_as_new(row, new)).pk
         Job.objects.using(alias).filter(pk=job_id).update(
@@ -189,8 +198,13 @@ def _requeue(seen: Any, said: str, new: Edited | None) -> bool:
         if holder is None:
             return False
         raise StateConflict(
-            f"Job {seen.pk} cannot be requeued: its idempotency key {key!r} is held by job {holder.pk}, which "
-            f"{acts.state(holder)}."
+            _(
+                "Job %(id)d cannot be requeued: its idempotency key %(key)r is held by job %(holder)d, which%(state)s.",
+                id=seen.pk,
+                key=key,
+                holder=holder.pk,
+                state=acts.state(holder),
+            )
         ) from None
 
 

@@ -10,11 +10,13 @@ from django.db.models.functions import Now
 
 from django_jobs import log, payload
 from django_jobs.engines import jobs_alias
-from django_jobs.engines.causes import HISTORY_LIMIT
+from django_jobs.engines.causes import HISTORY_LIMIT, NO_REASON
 from django_jobs.exceptions import InvalidJobType, JobDoesNotExist, StateConflict, shown
 from django_jobs.models import Job, find
 from django_jobs.models.clock import ClockText
 from django_jobs.models.record import JobRecord
+from django_jobs.texts import Text, either
+from django_jobs.texts import text as _
 
 TEXT_LIMIT = 1000
 TRIES = 20
@@ -24,7 +26,7 @@ def see(job_id: int) -> Any:
     """Return a job by id, also from the archive, with the database's `clock` as text; raise JobDoesNotExist."""
     found = find(jobs_alias(), job_id, clock=ClockText())
     if found is None:
-        raise JobDoesNotExist(f"There is no job {job_id}.")
+        raise JobDoesNotExist(_("There is no job %d.", job_id))
     return found
 
 
@@ -48,10 +50,19 @@ def version(job: JobRecord) -> str:
 def expect(seen: Any, states: Collection[str], as_seen: str | None = None) -> None:
     """Raise StateConflict unless a job is in one of the states and, where a version was seen, still is of that."""
     if seen.status not in states:
-        raise StateConflict(f"Job {seen.pk} {state(seen)}; only {' or '.join(sorted(states))} was asked for.")
+        raise StateConflict(
+            _(
+                "Job %(id)d%(state)s; only %(wanted)s was asked for.",
+                id=seen.pk, state=state(seen), wanted=either(sorted(states)),
+            )
+        )  # fmt: skip
     if as_seen is not None and version(seen) != as_seen:
         raise StateConflict(
-            f"Job {seen.pk} was changed since it was shown: it {state(seen)} now. Nothing was done; look at it again."
+            _(
+                "Job %(id)d was changed since it was shown: it%(state)s now. Nothing was done; look at it again.",
+                id=seen.pk,
+                state=state(seen),
+            )
         )
 
 
@@ -73,7 +84,8 @@ def history(seen: Any, cause: str, said: str) -> list[dict[str, Any]]:
     """Return the history with a line more."""
     lines = seen.history
     if not isinstance(lines, list):
-        raise StateConflict(f"The history of job {seen.pk} is no list; somebody wrote it by hand. Set it to [] first.")
+        said = _("The history of job %d is no list; somebody wrote it by hand. Set it to [] first.", seen.pk)
+        raise StateConflict(said)
     kept = [lines[0], *lines[2:]] if len(lines) >= HISTORY_LIMIT else lines
     return [*kept, line(seen, cause, said)]
 
@@ -86,15 +98,18 @@ def said(by: str, why: str) -> str:
     """Return who did it and why as it is kept; raise InvalidJobType unless both are texts."""
     for name, value in (("by", by), ("why", why)):
         if not isinstance(value, str):
-            raise InvalidJobType(f"{name} is {shown(value)}; give text.")
+            raise InvalidJobType(_("%(name)s is %(value)s; give text.", name=name, value=shown(value)))
     found = ": ".join(part for part in (by and f"by {by}", why) if part)
-    return payload.storable(found or "no reason given", TEXT_LIMIT)
+    return payload.storable(found or NO_REASON, TEXT_LIMIT)
 
 
-def state(job: Any) -> str:
-    """Return the state of a job as what it does."""
-    return {Job.Status.READY: "waits", Job.Status.RUNNING: "runs"}.get(Job.Status(job.status), f"is {job.status}")
+def state(job: Any) -> Text:
+    """Return the state of a job as what it does, to stand behind a word."""
+    if job.status == Job.Status.READY:
+        return _(" waits")
+    return _(" runs") if job.status == Job.Status.RUNNING else _(" is %s", _(job.status))
 
 
 def busy(job_id: int) -> StateConflict:
-    return StateConflict(f"Job {job_id} changed its state {TRIES} times meanwhile; try again.")
+    words = {"id": job_id, "number": TRIES}
+    return StateConflict(_("Job %(id)d changed its state %(number)d times meanwhile; try again.", **words))

@@ -16,6 +16,7 @@ from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import Job
 from django_jobs.models.clock import Clock, for_row
 from django_jobs.queue.error_text import FoldedLine, HasText
+from django_jobs.texts import text as _
 
 ID_LIMIT = 2**63
 WAITING = ("due", "later", "retries", "parked")
@@ -57,9 +58,12 @@ class Sought:
 
     def __post_init__(self) -> None:
         if self.state and self.state not in STATES:
-            raise InvalidJob(f"The state is {shown(self.state)}; give one of {', '.join(STATES)}.")
+            raise InvalidJob(
+                _("The state is %(value)s; give one of %(known)s.", value=shown(self.state), known=", ".join(STATES))
+            )
         if self.parked and self.parked not in Job.Parked.values:
-            raise InvalidJob(f"The reason is {shown(self.parked)}; give one of {', '.join(Job.Parked.values)}.")
+            words = {"value": shown(self.parked), "known": ", ".join(Job.Parked.values)}
+            raise InvalidJob(_("The reason is %(value)s; give one of %(known)s.", **words))
         if self.argument is not None:
             steps(self.argument[0])
 
@@ -140,8 +144,11 @@ def steps(path: str) -> list[str]:
     found = path.split(".")
     if found[0] not in ("args", "kwargs") or len(found) < 2 or not all(found):
         raise InvalidJob(
-            f"The way to an argument is {shown(path)}; give args.0 for the first one by its place, kwargs.order_id for one by "
-            "its name, and further names and places behind a dot for what is in it."
+            _(
+                "The way to an argument is %s; give args.0 for the first one by its place, kwargs.order_id for one by its "
+                "name, and further names and places behind a dot for what is in it.",
+                shown(path),
+            )
         )
     return found
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from django.core.exceptions import ValidationError
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
 from django_jobs import durations, options, registry
 from django_jobs.cron import BadExpression, Cron
@@ -19,11 +17,15 @@ from django_jobs.models.schedule import NAME_LIMIT, TIMING, Schedule
 from django_jobs.options import Enqueue
 from django_jobs.outcomes import LONGEST_DELAY
 from django_jobs.queue.new_job import new_job
+from django_jobs.schedules.faults import Faults, refused
 from django_jobs.slots import Ambiguous, CronSlots, EverySlots, Nonexistent
+from django_jobs.texts import Text, of
+from django_jobs.texts import text as _
 from django_jobs.zones import BadZone, data_of, zone
 
 if TYPE_CHECKING:
-    from django_jobs.slots import Slots
+    from django_jobs.schedules.faults import Faults, refused
+from django_jobs.slots import Slots
 
 # Of a time when no rule but the present ones is known.
 ANY_TIME = datetime(2100, 1, 1, tzinfo=UTC)
@@ -37,7 +39,6 @@ DURATIONS = {
     "missed_window": (timedelta(seconds=1), LONGEST),
     "spread": (timedelta(0), LONGEST),
 }
-Faults = dict[str, list[str]]
 
 
 def check_asked(after: object, count: object) -> None:
@@ -50,7 +51,7 @@ def check_asked(after: object, count: object) -> None:
 
 def normalise(schedule: Schedule) -> None:
     """Make durations that were given in seconds what the columns take; refuse what they would take for something else."""
-    wrong: dict[str, str] = {}
+    wrong: dict[str, Text] = {}
     for name in DURATIONS:
         value = getattr(schedule, name)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -65,9 +66,9 @@ def normalise(schedule: Schedule) -> None:
     for name in ("priority", "missed_limit"):
         value = getattr(schedule, name)
         if isinstance(value, bool | float):
-            wrong[name] = f"{name} is {shown(value)}; give a whole number."
+            wrong[name] = _("%(name)s is %(value)s; give a whole number.", name=name, value=shown(value))
     if wrong:
-        raise ValidationError(wrong)
+        raise refused({name: [text] for name, text in wrong.items()})
 
 
 def faults(schedule: Schedule) -> Faults:
@@ -77,12 +78,6 @@ def faults(schedule: Schedule) -> Faults:
         for field, said in check(schedule).items():
             found.setdefault(field, []).extend(said)
     return found
-
-
-def said(error: ValidationError) -> str:
-    """Return the messages of an error by field as one text."""
-    told = ((name, " ".join(texts)) for name, texts in error.message_dict.items())
-    return " ".join(text if text.startswith(name) else f"{name}: {text}" for name, text in told)
 
 
 def choices(schedule: Schedule) -> Faults:
@@ -96,7 +91,10 @@ def choices(schedule: Schedule) -> Faults:
     ):
         value = getattr(schedule, name)
         if value not in words.values:
-            found[name] = [f"{name} is {shown(value)}; give one of {', '.join(map(repr, words.values))}."]
+            known = ", ".join(map(repr, words.values))
+            found[name] = [
+                _("%(name)s is %(value)s; give one of %(known)s.", name=name, value=shown(value), known=known)
+            ]
     return found
 
 
@@ -108,7 +106,7 @@ def slots(schedule: Schedule, now: datetime) -> Slots:
     normalise(schedule)
     wrong = {**_times(schedule), **_zone(schedule), **choices(schedule)}
     if wrong:
-        raise ValidationError(wrong)
+        raise refused(wrong)
     if schedule.every is not None:
         anchor = schedule.anchor and from_row(schedule.anchor, alias_of(schedule))
         return EverySlots(schedule.every, anchor or _utc(now).replace(microsecond=0))
@@ -123,7 +121,7 @@ def slots(schedule: Schedule, now: datetime) -> Slots:
 def check_rules(schedule: Schedule) -> None:
     """Raise ValidationError by field when what is to become of missed slots cannot be used."""
     if wrong := {**_durations(schedule), **_limit(schedule), **_spread(schedule)}:
-        raise ValidationError(wrong)
+        raise refused(wrong)
 
 
 def timing(schedule: Schedule) -> str:
@@ -165,31 +163,33 @@ def alias_of(schedule: Schedule) -> str:
 def _name(schedule: Schedule) -> Faults:
     name = schedule.name
     if isinstance(name, str) and not 0 < len(name) <= NAME_LIMIT:
-        return {"name": [f"name is {shown(name)} of {len(name)} characters; give 1 to {NAME_LIMIT}."]}
+        words = {"name": "name", "value": shown(name), "number": len(name), "most": NAME_LIMIT}
+        return {"name": [_("%(name)s is %(value)s of %(number)d characters; give 1 to %(most)d.", **words)]}
     try:
         options.text(name, "name")
     except (InvalidJob, InvalidJobType) as error:
-        return {"name": [str(error)]}
+        return {"name": [of(error)]}
     return {}
 
 
 def _times(schedule: Schedule) -> Faults:
     if schedule.every is not None:
         if schedule.expression:
-            said = _(
-                "Give a cron expression or an interval (every), and not both: there is %(expression)s and %(every)s."
-            )
             every = (
                 durations.written(schedule.every) if isinstance(schedule.every, timedelta) else shown(schedule.every)
             )
-            return {"every": [said % {"expression": shown(schedule.expression), "every": every}]}
+            text = _(
+                "Give a cron expression or an interval (every), and not both: there is %(expression)s and %(every)s.",
+                expression=shown(schedule.expression), every=every,
+            )  # fmt: skip
+            return {"every": [text]}
         return _duration("every", schedule.every)
     if not schedule.expression:
         return {"expression": [_("Give a cron expression, as 30 2 * * *, or an interval (every).")]}
     try:
         Cron.parse(schedule.expression)
     except BadExpression as error:
-        return {"expression": [str(error)]}
+        return {"expression": [of(error)]}
     return {}
 
 
@@ -197,7 +197,7 @@ def _zone(schedule: Schedule) -> Faults:
     try:
         zone(schedule.timezone)
     except BadZone as error:
-        return {"timezone": [str(error)]}
+        return {"timezone": [of(error)]}
     return {}
 
 
@@ -207,12 +207,12 @@ def _never(schedule: Schedule) -> Faults:
         return {}
     if next(slots(schedule, ANY_TIME).after(ANY_TIME), None) is not None:
         return {}
-    return {
-        "expression": [
-            f"expression is {shown(schedule.expression)}, and in {schedule.timezone} the clock jumps over all of its times, "
-            "which are skipped; give other times, or nonexistent='after_gap'."
-        ]
-    }
+    text = _(
+        "expression is %(value)s, and in %(zone)s the clock jumps over all of its times, which are skipped; give other "
+        "times, or nonexistent='after_gap'.",
+        value=shown(schedule.expression), zone=schedule.timezone,
+    )  # fmt: skip
+    return {"expression": [text]}
 
 
 def _durations(schedule: Schedule) -> Faults:
@@ -230,11 +230,12 @@ def _duration(name: str, value: object) -> Faults:
     return {name: [_duration_said(name, value)]}
 
 
-def _duration_said(name: str, value: object) -> str:
-    least = durations.written(DURATIONS[name][0])
+def _duration_said(name: str, value: object) -> Text:
+    words = {"name": name, "value": shown(value), "least": durations.written(DURATIONS[name][0])}
     if isinstance(value, timedelta):
-        return f"{name} is {durations.written(value)}; give {least} to ten years."
-    return f"{name} is {shown(value)}; give a timedelta, or seconds, from {least} to ten years."
+        words["value"] = durations.written(value)
+        return _("%(name)s is %(value)s; give %(least)s to ten years.", **words)
+    return _("%(name)s is %(value)s; give a timedelta, or seconds, from %(least)s to ten years.", **words)
 
 
 def _spread(schedule: Schedule) -> Faults:
@@ -243,15 +244,17 @@ def _spread(schedule: Schedule) -> Faults:
     gap = schedule.every or Cron.parse(schedule.expression).shortest_gap()
     if schedule.spread < gap:
         return {}
-    spread, less = durations.written(schedule.spread), durations.written(gap)
-    return {"spread": [f"spread is {spread}; give less than {less}, the shortest time between two slots."]}
+    words = {"spread": durations.written(schedule.spread), "less": durations.written(gap)}
+    return {
+        "spread": [_("spread is %(spread)s; give less than %(less)s, the shortest time between two slots.", **words)]
+    }
 
 
 def _limit(schedule: Schedule) -> Faults:
     try:
         options.whole(schedule.missed_limit, "missed_limit", 1, MOST_MISSED)
     except (InvalidJob, InvalidJobType) as error:
-        return {"missed_limit": [str(error)]}
+        return {"missed_limit": [of(error)]}
     return {}
 
 
@@ -261,12 +264,12 @@ def _place(schedule: Schedule) -> Faults:
         if schedule.queue:
             options.queue(schedule.queue)
     except (InvalidJob, InvalidJobType) as error:
-        found["queue"] = [str(error)]
+        found["queue"] = [of(error)]
     try:
         if schedule.priority is not None:
             options.priority(schedule.priority)
     except (InvalidJob, InvalidJobType) as error:
-        found["priority"] = [str(error)]
+        found["priority"] = [of(error)]
     return found
 
 
@@ -278,20 +281,22 @@ def _call(schedule: Schedule) -> Faults:
     try:
         call(schedule)
     except (InvalidJob, InvalidJobType) as error:
-        return {"payload": [str(error).removesuffix(" Nothing was enqueued.")]}
+        return {"payload": [error.fault or of(error)]}
     return {}
 
 
-def _no_type(name: object) -> str:
-    return f"type is {shown(name)}, and no job of that name is known here; `@job` functions in jobs.py of an app are."
+def _no_type(name: object) -> Text:
+    return _(
+        "type is %s, and no job of that name is known here; `@job` functions in jobs.py of an app are.", shown(name)
+    )
 
 
 def _arguments(payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not isinstance(payload, dict) or payload.keys() != {"args", "kwargs"}:
-        raise InvalidJob(f'payload is {shown(payload)}; give {{"args": [...], "kwargs": {{...}}}}.')
+        raise InvalidJob(_('payload is %s; give {"args": [...], "kwargs": {...}}.', shown(payload)))
     args, kwargs = payload["args"], payload["kwargs"]
     if not isinstance(args, list):
-        raise InvalidJob(f"args is {shown(args)}; give a list.")
+        raise InvalidJob(_("args is %s; give a list.", shown(args)))
     if not isinstance(kwargs, dict):
-        raise InvalidJob(f"kwargs is {shown(kwargs)}; give a dict.")
+        raise InvalidJob(_("kwargs is %s; give a dict.", shown(kwargs)))
     return tuple(args), kwargs

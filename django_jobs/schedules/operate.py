@@ -15,6 +15,7 @@ from django_jobs.queue.new_job import refuse_event_loop, refuse_split_transactio
 from django_jobs.schedules import definition, status
 from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules.overrides import overrides
+from django_jobs.texts import text as _
 
 BY_LIMIT, WHY_LIMIT = 255, 1000
 
@@ -46,9 +47,10 @@ def _enable(schedule: Schedule, enabled: bool, why: str, by: str) -> bool:
 def run_now(schedule: Schedule, *, why: str, by: str) -> Job:
     refuse_event_loop("run_now", "await sync_to_async(schedule.run_now)()")
     if schedule.pk is None or schedule._state.adding:
-        raise InvalidJob(f"The schedule {schedule.name!r} is not stored, so nothing was made; save it first.")
+        raise InvalidJob(_("The schedule %r is not stored, so nothing was made; save it first.", schedule.name))
     if wrong := status.fault(schedule):
-        raise InvalidJob(f"The schedule {schedule.name!r} is broken, so nothing was made: {wrong}")
+        words = {"name": schedule.name, "wrong": wrong}
+        raise InvalidJob(_("The schedule %(name)r is broken, so nothing was made: %(wrong)s", **words))
     call = definition.call(schedule)
     call = call._replace(terms=replace(call.terms, schedule=schedule.name))
     found = engine(router.db_for_write(Schedule, instance=schedule))

@@ -9,19 +9,22 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext
 
-from django_jobs.explain import span
 from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import from_row
 from django_jobs.schedules import code, definition
-from django_jobs.schedules.definition import alias_of, said
+from django_jobs.schedules.definition import alias_of
+from django_jobs.schedules.faults import said
 from django_jobs.slots import Slot, Slots, Touched, touched
+from django_jobs.texts import Text, foreign, of, span
+from django_jobs.texts import text as _
 from django_jobs.zones import Change, changes, zone
 
 # A scheduler that runs is never so late without a reason that a person wants to know.
 OVERDUE = timedelta(seconds=10)
 CHANGES_SHOWN = 2
-START = "start `manage.py runworkers` or `manage.py runscheduler`"
+START = _("start `manage.py runworkers` or `manage.py runscheduler`")
 
 State = Literal["ok", "paused", "orphaned", "broken", "overdue"]
 STATES: tuple[State, ...] = ("ok", "overdue", "paused", "broken", "orphaned")
@@ -52,13 +55,13 @@ def condition(schedule: Schedule, now: datetime) -> Condition:
         return Condition("broken", wrong)
     state = getattr(schedule, "state", None)
     if state is None:
-        return Condition("overdue", f"No scheduler has seen it yet; {START}.")
+        return Condition("overdue", _("No scheduler has seen it yet; %s.", START))
     if state.error:
-        return Condition("broken", state.error)
+        return Condition("broken", _at_the_time(state))
     if state.wake_at is None and state.next_run_at is None and state.timing:
-        return Condition("broken", "No slot of it comes any more after the last one that its state names.")
+        return Condition("broken", _("No slot of it comes any more after the last one that its state names."))
     if state.wake_at is None and state.next_run_at is None:
-        return Condition("overdue", f"It was enabled past Django, and no scheduler has seen it since; {START}.")
+        return Condition("overdue", _("It was enabled past Django, and no scheduler has seen it since; %s.", START))
     due = state.next_run_at or state.wake_at
     if due is not None and (late := now - from_row(due, alias_of(schedule))) > OVERDUE:
         return Condition("overdue", _overdue(state, late))
@@ -67,7 +70,7 @@ def condition(schedule: Schedule, now: datetime) -> Condition:
 
 def unreadable(error: Exception) -> Condition:
     """Return the condition of a schedule whose row cannot even be read, as after SQL by hand."""
-    return Condition("broken", f"Its row cannot be read: {str(error) or type(error).__name__}")
+    return Condition("broken", _("Its row cannot be read: %s", of(error) or type(error).__name__))
 
 
 def is_orphaned(schedule: Schedule) -> bool:
@@ -109,28 +112,35 @@ def _changes_of(key: str, now: datetime) -> list[Change]:
     return changes(zone(key), now, CHANGES_SHOWN)
 
 
-def _paused(schedule: Schedule, now: datetime) -> str:
+def _paused(schedule: Schedule, now: datetime) -> Text:
     state: ScheduleState | None = getattr(schedule, "state", None)
-    since = ""
-    if state and state.paused_at:
-        by = f" by {state.paused_by}" if state.paused_by else ""
-        why = f": {state.paused_why}" if state.paused_why else ""
-        since = f"Paused{by} {span(now - from_row(state.paused_at, alias_of(schedule)))} ago{why}. "
-    orphan = " The code that runs here no longer has it." if is_orphaned(schedule) else ""
-    return f"{since}It makes no jobs until it is resumed.{orphan}"
+    orphan = _(" The code that runs here no longer has it.") if is_orphaned(schedule) else ""
+    if state is None or not state.paused_at:
+        return _("It makes no jobs until it is resumed.%s", orphan)
+    return _(
+        "Paused%(by)s %(age)s ago%(why)s. It makes no jobs until it is resumed.%(orphan)s",
+        by=_(" by %s", state.paused_by) if state.paused_by else "",
+        age=span(now - from_row(state.paused_at, alias_of(schedule))),
+        why=f": {state.paused_why}" if state.paused_why else "",
+        orphan=orphan,
+    )
 
 
-def _orphaned(schedule: Schedule) -> str:
-    wrong = fault(schedule) or _error(schedule)
-    rest = f"nothing is made, because {wrong}" if wrong else "it goes on until it is paused or deleted."
-    return f"The code that runs here no longer has it; {rest}"
-
-
-def _error(schedule: Schedule) -> str:
+def _orphaned(schedule: Schedule) -> Text:
     state: ScheduleState | None = getattr(schedule, "state", None)
-    return state.error if state else ""
+    wrong = fault(schedule) or (_at_the_time(state) if state and state.error else "")
+    if wrong:
+        return _("The code that runs here no longer has it; nothing is made, because %s", wrong)
+    return _("The code that runs here no longer has it; it goes on until it is paused or deleted.")
 
 
-def _overdue(state: ScheduleState, late: timedelta) -> str:
-    what = "Its slot came" if state.next_run_at else "It was changed"
-    return f"{what} {span(late)} ago, and no scheduler that knows its job has looked; {START}."
+def _at_the_time(state: ScheduleState) -> Text:
+    """Return the error that a scheduler has stored; pages say whose words it is in."""
+    return foreign(lambda: gettext("the scheduler said: %s") % state.error, state.error)
+
+
+def _overdue(state: ScheduleState, late: timedelta) -> Text:
+    words = {"late": span(late), "start": START}
+    if state.next_run_at:
+        return _("Its slot came %(late)s ago, and no scheduler that knows its job has looked; %(start)s.", **words)
+    return _("It was changed %(late)s ago, and no scheduler that knows its job has looked; %(start)s.", **words)

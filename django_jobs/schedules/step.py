@@ -14,7 +14,7 @@ from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import Clock
 from django_jobs.payload import storable
 from django_jobs.schedules import definition, due
-from django_jobs.schedules.definition import said
+from django_jobs.schedules.faults import said
 from django_jobs.schedules.firing import job_of
 from django_jobs.slots import CronSlots, Slot, Slots
 

@@ -12,7 +12,7 @@ from django_jobs.models.schedule import Schedule
 from django_jobs.schedules import code, definition
 from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules.code import CodeSchedule
-from django_jobs.schedules.definition import said
+from django_jobs.schedules.faults import said
 from django_jobs.schedules.overrides import FIELDS, as_json, overridden
 
 TRIES = 3

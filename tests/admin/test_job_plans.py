@@ -34,6 +34,7 @@ def test_no_page_of_a_job_reads_the_table(engine: Engine) -> None:
             page = site.page(job)
         if status == "ready":
             assert (
-                "all 4 threads of the live worker that serves it are busy, and 1000 or more due jobs are before" in page
+                "all 4 threads of the live worker that serves it are busy, and 1,000 or more due jobs are before"
+                in page
             )
         assert 0 < read(nodes) <= most, status
