@@ -86,12 +86,6 @@ def _end(job: Any, now: datetime) -> str:
             return f"{_ended(job)} {_age(job.finished_at, now)} ago: {_why(job)}"
 
 
-def live_workers(alias: str) -> Any:
-    """Return the workers whose heartbeat is younger than a lease."""
-    rows = Worker.objects.using(alias).defer("stacks")
-    return rows.filter(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
-
-
 def _ready(job: Any, now: datetime, around: Around) -> str:
     paused = [_pause(row, now) for row in around.pauses_of(job)]
     if job.run_at > now:

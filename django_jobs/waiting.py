@@ -18,14 +18,13 @@ RUNNING_LIMIT = 10_000
 
 def unserved(job: Any, live: Sequence[Worker], before: str) -> str:
     """Return what holds up a due job, as the end of a sentence; `before` is how it came to wait again."""
-    serving = [worker for worker in live if worker.queues is None or job.queue in worker.queues]
+    serving = [worker for worker in live if worker.serves(job.queue)]
     if not serving:
         return f", but none of the {len(live)} live workers serves the queue {job.queue!r}"
     knowing = [worker for worker in serving if job.type in worker.types]
     if not knowing:
         return f", but no live worker that serves the queue {job.queue!r} knows the type {job.type!r}"
-    # A worker that a person asked to be quiet, or to stop, claims nothing more.
-    claiming = [worker for worker in knowing if not worker.asked]
+    claiming = [worker for worker in knowing if worker.claims]
     if not claiming:
         return (
             f", but {_workers(len(knowing), 'was', 'were')} asked to claim nothing more: resume one, or start another"

@@ -24,8 +24,7 @@ from django_jobs.admin.nav import may_bulk, sees
 from django_jobs.admin.why import WHY_LIMIT, recorded, why_of
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict
-from django_jobs.explain import live_workers
-from django_jobs.models import BulkAct
+from django_jobs.models import BulkAct, Worker
 from django_jobs.queue.bulk_acts import fits, under_way
 from django_jobs.queue.sought import Sought
 
@@ -126,7 +125,7 @@ class BulkActAdmin(QueueAdmin):
             "form": form,
             "action": bulk_address(act, sought),
             "alike": alike,
-            "worker_runs": live_workers(under_way().db).exists(),
+            "worker_runs": Worker.objects.using(jobs_alias()).live().exists(),
             "back": list_address(sought),
         }
         return TemplateResponse(request, "admin/django_jobs/bulkact/confirm.html", context)

@@ -18,7 +18,6 @@ from django_jobs import processes
 from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, recorded, why_of
 from django_jobs.admin.worker_runs import READ, runs_of
 from django_jobs.engines import jobs_alias
-from django_jobs.explain import live_workers
 from django_jobs.models import Worker
 
 ACTS = ("quiet", "work", "stop", "stacks")
@@ -66,7 +65,9 @@ class WorkerActsAdmin(WhyAdmin):
         return HttpResponseRedirect(reverse("admin:django_jobs_worker_change", args=[worker.pk]))
 
     def _confirmation(self, request: HttpRequest, worker: Any) -> HttpResponse:
-        of_it = list(live_workers(jobs_alias()).filter(supervisor=worker.supervisor).order_by("host", "pid"))
+        of_it = list(
+            Worker.objects.using(jobs_alias()).live().filter(supervisor=worker.supervisor).order_by("host", "pid")
+        )
         runs = runs_of(of_it)
         number = sum(len(held.jobs) for held in runs.values())
         context = {

@@ -12,7 +12,8 @@ from django_jobs.admin import figures
 from django_jobs.admin.nav import address, jobs_address
 from django_jobs.admin.overview.asked import Asked
 from django_jobs.conf import conf
-from django_jobs.models import Pause, Worker
+from django_jobs.models import Pause
+from django_jobs.models.worker import unserved
 from django_jobs.monitoring.check import Thresholds
 
 QUEUES_NAMED = 5
@@ -64,12 +65,9 @@ def _unserved(asked: Asked) -> list[str]:
     found = asked.found["workers"]
     if found.total > len(found.rows):
         return []
-    working = [worker for worker in found.rows if worker.live and worker.asked == Worker.Asked.NOTHING]
-    if any(worker.queues is None for worker in working):
-        return []
-    served = {str(queue) for worker in working for queue in worker.queues}
-    due = [queue.queue for queue in asked.found["depths"].queues if queue.due]
-    return [name for name in due if name not in served | _paused(asked, Pause.Kind.QUEUE)]
+    paused = _paused(asked, Pause.Kind.QUEUE)
+    due = [queue.queue for queue in asked.found["depths"].queues if queue.due and queue.queue not in paused]
+    return unserved(due, [worker for worker in found.rows if worker.live])
 
 
 def _paused(asked: Asked, kind: str) -> set[str]:
