@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.conf import settings
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import durations, redact, registry
+from django_jobs.admin.addresses import address
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import Job
@@ -88,12 +87,12 @@ def query_of(sought: Sought) -> dict[str, str]:
 
 def list_address(sought: Sought) -> str:
     """Return the list of the jobs that are asked for."""
-    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query_of(sought))}"
+    return address("django_jobs_job_changelist", query=query_of(sought))
 
 
 def bulk_address(act: str, sought: Sought) -> str:
     """Return the page on which an act upon all jobs that are asked for is counted and confirmed."""
-    return f"{reverse('admin:django_jobs_bulkact_add')}?{urlencode({'act': act, **query_of(sought)})}"
+    return address("django_jobs_bulkact_add", query={"act": act, **query_of(sought)})
 
 
 def _text(value: Any) -> str:

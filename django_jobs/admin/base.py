@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 
+from django_jobs.admin.addresses import page_within
 from django_jobs.admin.bounded import bounded_page
 from django_jobs.admin.listing import CappedPaginator
 from django_jobs.engines import jobs_alias
@@ -47,7 +48,7 @@ class QueueAdmin(_Admin):
         ]
 
     def _guarded(self, view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-        return _refusing_viewers(bounded_page(self.admin_site, view))
+        return page_within(self.admin_site.name, _refusing_viewers(bounded_page(self.admin_site, view)))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         model: type[Model] = self.model

@@ -38,7 +38,8 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def worker(site: Site, name: str = "w1", **values: object) -> Worker:
     given = {"host": "web-1", "pid": 7, "supervisor_pid": 6, "types": ["t"], "threads": 4, **values}
-    return Worker.objects.using(site.alias).create(id=name, **given)
+    made: Worker = Worker.objects.using(site.alias).create(id=name, **given)
+    return made
 
 
 def fill(site: Site) -> None:

@@ -10,7 +10,7 @@ from django.utils.dateformat import format as formatted
 from django.utils.translation import gettext as _
 
 from django_jobs.admin import figures, shown
-from django_jobs.admin.nav import jobs_address
+from django_jobs.admin.addresses import jobs_address
 from django_jobs.admin.overview.asked import Asked, sort_of
 from django_jobs.admin.overview.plots import Line, Plot, bar
 from django_jobs.admin.overview.queues import pause_address
@@ -224,11 +224,11 @@ def _type(asked: Asked, name: str, counted: Counted, pause: Any) -> dict[str, An
     return {
         "name": name,
         "shown": shown.name(name),
-        "url": jobs_address(request, type=name),
+        "url": jobs_address(type=name),
         "done": figures.number(counted.done),
         "failed": figures.number(counted.unsuccessful),
         "has_failed": counted.unsuccessful,
-        "dead_url": jobs_address(request, "dead-letters", type=name),
+        "dead_url": jobs_address("dead-letters", type=name),
         "failure_rate": figures.share(counted.failure_rate),
         "bar": bar(counted.failure_rate or 0.0, "bad"),
         "retried": figures.number(counted.retried),
