@@ -36,7 +36,7 @@ class QueueAdmin(_Admin):
     sortable_by = ()  # an index serves the order of each list, and no other order
 
     class Media:
-        css = {"all": ["django_jobs/beside.css", "django_jobs/admin.css"]}
+        css = {"all": ["django_jobs/beside.css", "django_jobs/admin.css", "django_jobs/overview.css"]}
         js = ["django_jobs/admin.js"]
 
     @property
