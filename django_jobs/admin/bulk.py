@@ -194,7 +194,7 @@ class BulkActAdmin(QueueAdmin):
     # The list.
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": _("Bulk acts"), **(extra_context or {})})
+        return super().changelist_view(request, {"title": _("Bulk actions"), **(extra_context or {})})
 
     @admin.display(description=gettext_lazy("what, upon which jobs"))
     def what(self, act: BulkAct) -> str:

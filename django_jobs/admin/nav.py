@@ -18,7 +18,7 @@ PAGES: tuple[tuple[str, Any, type[Model] | None], ...] = (
     ("django_jobs_job_changelist", _("Jobs"), Job),
     ("django_jobs_job_retries", _("Retries"), Job),
     ("django_jobs_job_dead_letters", _("Dead letters"), Job),
-    ("django_jobs_bulkact_changelist", _("Bulk acts"), BulkAct),
+    ("django_jobs_bulkact_changelist", _("Bulk actions"), BulkAct),
     ("django_jobs_schedule_changelist", _("Schedules"), Schedule),
     ("django_jobs_worker_changelist", _("Workers"), Worker),
     ("django_jobs_pause_changelist", _("Pauses"), Pause),

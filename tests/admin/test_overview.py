@@ -17,6 +17,7 @@ from django.urls import reverse
 import django_jobs
 from django_jobs.admin.overview import health, page, queues, workers
 from django_jobs.models import Job, Schedule, ScheduleState, Stat, Worker
+from tests.admin import addresses
 from tests.admin.conftest import As
 from tests.admin.front import cells, front, stat, tile
 from tests.admin.schedules import make
@@ -137,7 +138,7 @@ def test_the_plots_are_whole_xml_and_each_part_tells_its_values(site: Site) -> N
         "Failure and retry rate",
         "Wait",
         "Run time",
-        "What should be seldom",
+        "Irregularities",
     ]
     assert any("done: 120\nto run again: 10\nfailed: 30" in hint for hint in hints[0])
     assert any("failed: 20 %\nto run again: 6.2 %" in hint for hint in hints[1])
@@ -294,6 +295,17 @@ def test_it_is_the_first_page_of_another_site_too(site: Site) -> None:
     answer = another.app_index(request, "django_jobs")
     assert isinstance(answer, TemplateResponse)
     assert tile(answer.render().content.decode(), "due") == "1"
+
+
+def test_every_page_has_its_style_sheets_in_its_head(site: Site) -> None:
+    rows = addresses.rows(site.alias)
+    shown = [site.client.get(address.url(rows)).content.decode() for address in addresses.addresses()]
+    shown = [found for found in shown if 'class="dj-nav"' in found]
+    assert len(shown) > 20
+    for found in shown:
+        head, _end, body = found.partition("</head>")
+        assert "django_jobs/overview.css" in head, found[:1000]
+        assert "stylesheet" not in body
 
 
 def test_djangos_list_of_models_stays_on_the_page(site: Site) -> None:

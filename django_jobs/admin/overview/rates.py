@@ -40,7 +40,7 @@ def shown_part(asked: Asked) -> dict[str, Any]:
         "plots": _plots(plot, series, found.at),
         "mishaps_plot": plot(
             name="mishaps-plot",
-            title=_("What should be seldom"),
+            title=_("Irregularities"),
             about=_("Repeats, lease expirations, lost leases and slots missed, an hour."),
             lines=[
                 Line(label, kind, _each(series, found.at, name, 3600))
@@ -159,7 +159,7 @@ def _totals(total: Counted) -> list[tuple[str, str, str]]:
 
 
 def _mishap_kinds() -> list[tuple[str, str, str, str]]:
-    """Return label, kind of line, name and meaning of what should be seldom."""
+    """Return label, kind of line, name and meaning of what goes wrong around runs: none of it is an error of a job."""
     return [
         (_("repeats"), "wait", "repeats", _("runs after one that was lost")),
         (
