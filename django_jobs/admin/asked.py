@@ -208,7 +208,7 @@ def _times(given: Mapping[str, str], now: datetime | None) -> dict[str, datetime
     found = {name: _moment(name, given[name], now) for name in ("since", "until") if name in given}
     if "span" in given:
         span = _one_of("span", given["span"], tuple(SPANS))
-        found.setdefault("since", _midnight(now) if span == "today" else now - _LENGTHS[span])
+        found.setdefault("since", midnight(now) if span == "today" else now - _LENGTHS[span])
     return found
 
 
@@ -229,6 +229,7 @@ def _moment(name: str, text: str, now: datetime) -> datetime:
     return (found if timezone.is_aware(found) else timezone.make_aware(found)).astimezone(UTC)
 
 
-def _midnight(now: datetime) -> datetime:
+def midnight(now: datetime) -> datetime:
+    """Return when the day began, in the time zone of the page; where its first hour comes twice, with the first."""
     zone = timezone.get_current_timezone() if settings.USE_TZ else timezone.get_default_timezone()
-    return now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
+    return now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0).astimezone(UTC)
