@@ -372,6 +372,24 @@ def test_it_is_the_first_page_of_another_site_too(site: Site) -> None:
     assert tile(answer.render().content.decode(), "due") == "1"
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_admins_index_leads_to_the_overview_by_its_first_row(
+    site: Site, as_user: As, settings: Any, language: str
+) -> None:
+    settings.LANGUAGE_CODE = language
+    index = site.client.get(reverse("admin:index")).content.decode()
+    first = re.search(r'class="app-django_jobs.*?<tr class="model-(\w+).*?<a href="([^"]*)"', index, re.DOTALL)
+    assert first
+    assert first[1] == "overview"
+    answer = site.client.get(first[2], follow=True)
+    assert answer.redirect_chain == [(reverse("admin:app_list", args=["django_jobs"]), 302)]
+    assert "model-overview" in as_user("view_pause").client.get(reverse("admin:index")).content.decode()
+
+
+def test_who_may_see_nothing_of_the_app_has_no_row_for_the_overview(as_user: As) -> None:
+    assert "model-overview" not in as_user("view_user").client.get(reverse("admin:index")).content.decode()
+
+
 def test_every_page_has_its_style_sheets_in_its_head(site: Site) -> None:
     rows = addresses.rows(site.alias)
     shown = [site.client.get(address.url(rows)).content.decode() for address in addresses.addresses()]
