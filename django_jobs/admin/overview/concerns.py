@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 from django_jobs.admin import figures
 from django_jobs.admin.addresses import address, jobs_address
 from django_jobs.admin.overview.asked import Asked
+from django_jobs.admin.overview.queues import last_minute, many_failed
 from django_jobs.conf import conf
 from django_jobs.models import Pause
 from django_jobs.models.worker import unserved
@@ -34,6 +35,8 @@ def concerns(asked: Asked) -> list[Concern]:
         every.append(_of_workers(asked))
     if "depths" in found:
         every.append(_of_what_waits(asked))
+    if found.get("rates"):
+        every.append(_of_failures(asked))
     if "schedules" in found:
         every.append(_of_schedules(asked))
     if found.get("health"):
@@ -95,6 +98,13 @@ def _of_what_waits(asked: Asked) -> Iterator[Concern]:
         text = _("Dead letters, which run again only when a person says so: %s.")
         shown = figures.capped(depths.dead_letters, max(depths.dead, depths.failed) >= depths.most)
         yield Concern(text % shown, address("django_jobs_job_dead_letters"))
+
+
+def _of_failures(asked: Asked) -> Iterator[Concern]:
+    done, failed = last_minute(asked.found["rates"])
+    if many_failed(done, failed):
+        words = {"failed": figures.number(failed), "ended": figures.number(done + failed)}
+        yield Concern(_("Many jobs fail: %(failed)s of the %(ended)s that ended in a minute.") % words, "#types")
 
 
 def _of_schedules(asked: Asked) -> Iterator[Concern]:

@@ -13,6 +13,7 @@ from django_jobs.admin.nav import sees
 from django_jobs.admin.overview import health, queues, rates, schedules, types, workers
 from django_jobs.admin.overview.asked import SPAN_LABELS, Asked, sort_of, span_of
 from django_jobs.admin.overview.concerns import concerns
+from django_jobs.admin.overview.looked_at import looked_at
 from django_jobs.admin.pausing import in_force
 from django_jobs.models import Job, Pause, Schedule, Worker
 
@@ -75,6 +76,8 @@ def overview(request: HttpRequest) -> Overview:
         found["tiles"], found["queues"] = queues.tiles(asked), queues.lines(asked)
     if asked:
         found["concerns"] = concerns(asked)
+    if not late and asked and "depths" in found and "workers" in found and not found["concerns"]:
+        found["looked_at"] = looked_at(asked)
     if asked and "rates" in found:
         found["rates"] = {**rates.shown_part(asked), **types.lines(asked)}
     if asked and "workers" in found:

@@ -15,6 +15,7 @@ from django_jobs.admin.overview.asked import Asked
 from django_jobs.conf import conf
 from django_jobs.engines.depths import Depths, QueueDepth, depths
 from django_jobs.measures.counted import Counted
+from django_jobs.measures.rates import Rates
 from django_jobs.models import Pause
 
 QUEUES_SHOWN = 100
@@ -136,12 +137,21 @@ def _minute(asked: Asked) -> list[Tile]:
     rates = asked.found.get("rates")
     if not rates:
         return []
-    done = sum(counted.done for counted in rates.minute.values())
-    failed = sum(counted.unsuccessful for counted in rates.minute.values())
+    done, failed = last_minute(rates)
     return [
         Tile("done", _("done a minute"), figures.number(done)),
-        Tile("failed", _("failed a minute"), figures.number(failed), is_bad=failed > MANY_FAILED * (done + failed)),
+        Tile("failed", _("failed a minute"), figures.number(failed), is_bad=many_failed(done, failed)),
     ]
+
+
+def last_minute(rates: Rates) -> tuple[int, int]:
+    """Return how many jobs were done and how many failed in the last minute that is complete."""
+    counted = rates.minute.values()
+    return sum(one.done for one in counted), sum(one.unsuccessful for one in counted)
+
+
+def many_failed(done: int, failed: int) -> bool:
+    return failed > MANY_FAILED * (done + failed)
 
 
 def _oldest(found: Depths) -> Tile:
