@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps.registry import Apps
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db import models
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.addresses import address, page_within
+from django_jobs.admin.base import SAFE
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -42,4 +44,8 @@ class OverviewAdmin(_Admin):
         return {"view": self.has_module_permission(request)}
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_module_permission(request):
+            raise PermissionDenied
+        if request.method not in SAFE:
+            return HttpResponseNotAllowed(SAFE)
         return HttpResponseRedirect(address("app_list", "django_jobs"))
