@@ -16,8 +16,7 @@ from django_jobs.context import Context
 from django_jobs.decorators import job
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict
-from django_jobs.explain import live_workers
-from django_jobs.models import BulkAct, Job, JobQuerySet, Pause
+from django_jobs.models import BulkAct, Job, JobQuerySet, Pause, Worker
 from django_jobs.models.clock import Clock
 from django_jobs.outcomes import Snooze
 from django_jobs.queue import bulk_log, operate
@@ -147,8 +146,8 @@ def _enqueue(act: BulkAct) -> None:
 
 def _queue(alias: str) -> str:
     """Return a queue that is not paused and that a live worker serves which knows the type; the usual one if none is."""
-    live = [worker for worker in live_workers(alias) if TYPE in (worker.types or [])]
-    paused = set(Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.QUEUE).values_list("name", flat=True))
+    live = [worker for worker in Worker.objects.using(alias).live() if worker.claims and TYPE in (worker.types or [])]
+    paused = Pause.objects.using(alias).names(Pause.Kind.QUEUE)
     usual = carry_out.job_type.queue
     served = {queue for worker in live for queue in worker.queues or ()}
     if any(worker.queues is None for worker in live):

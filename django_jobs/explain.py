@@ -111,12 +111,6 @@ def _end(job: Any, now: datetime, stop: str) -> Text:
     return _("Cancelled %(age)s ago: %(why)s", **words)
 
 
-def live_workers(alias: str) -> Any:
-    """Return the workers whose heartbeat is younger than a lease."""
-    rows = Worker.objects.using(alias).defer("stacks")
-    return rows.filter(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
-
-
 def _ready(job: Any, now: datetime, around: Around) -> Text:
     pauses = [_pause(row, now) for row in around.pauses_of(job)]
     paused = reduce(lambda first, last: _("%(first)s and %(last)s", first=first, last=last), pauses) if pauses else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django_jobs.engines import jobs_alias
-from django_jobs.explain import live_workers
 from django_jobs.models import Worker
 from django_jobs.models.clock import Clock
 
@@ -30,16 +29,16 @@ def dump(incarnation: str) -> bool:
 
 def stop(incarnation: str) -> int:
     """Have the `runworkers` of a worker process stop in order, as after TERM; return how many processes that ends."""
-    alias = jobs_alias()
-    of_it = live_workers(alias).filter(pk=incarnation).exclude(supervisor="").values_list("supervisor", flat=True)
-    supervisors = list(of_it)
-    number: int = live_workers(alias).filter(supervisor__in=supervisors).update(asked=Worker.Asked.STOP)
+    live = Worker.objects.using(jobs_alias()).live()
+    of_it = live.filter(pk=incarnation).exclude(supervisor="")
+    supervisors = list(of_it.values_list("supervisor", flat=True))
+    number: int = live.filter(supervisor__in=supervisors).update(asked=Worker.Asked.STOP)
     return number
 
 
 def _ask(incarnation: str, **asked: Any) -> bool:
     # One that stops is not asked for anything else but its stacks.
-    rows = live_workers(jobs_alias()).filter(pk=incarnation)
+    rows = Worker.objects.using(jobs_alias()).live().filter(pk=incarnation)
     if "asked" in asked:
         rows = rows.exclude(asked=Worker.Asked.STOP)
     return bool(rows.update(**asked))

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, DateTimeField, Exists, F, Min, OuterRef, Q, Sum
+from django.db.models import Count, DateTimeField, F, Min, Q, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -15,7 +15,6 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.depths import QueueDepth, depths
 from django_jobs.engines.parked import parked
 from django_jobs.exceptions import JobDoesNotExist
-from django_jobs.explain import live_workers
 from django_jobs.models import ArchivedJob, Effect, Job, Pause, Schedule, Stat, Worker, find
 from django_jobs.models.clock import Clock, database_now, for_row
 from django_jobs.queue.operate import FINISHED
@@ -146,8 +145,7 @@ def _capped(alias: str, state: Job.Status) -> int:
 
 
 def workers(alias: str) -> list[dict[str, Any]]:
-    live = live_workers(alias).filter(pk=OuterRef("pk"))
-    rows = Worker.objects.using(alias).defer("stacks").annotate(clock=Now(), live=Exists(live)).order_by("host", "pid")
+    rows: Any = Worker.objects.using(alias).marked().defer("stacks").order_by("host", "pid")
     return [
         {
             "id": worker.pk,
@@ -168,8 +166,8 @@ def workers(alias: str) -> list[dict[str, Any]]:
 
 def unknown_types(alias: str) -> list[dict[str, Any]]:
     """Return the types of which jobs are parked, by no pause in force, and that no live worker of their queue knows."""
-    live = list(live_workers(alias))
-    paused = set(Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.TYPE).values_list("name", flat=True))
+    live = list(Worker.objects.using(alias).live())
+    paused = Pause.objects.using(alias).names(Pause.Kind.TYPE)
     found = [(row.type, row.queue, row.jobs, row.waiting) for row in parked(engine(alias), DEPTH_LIMIT)]
     # A suspect was known to whoever ran it: that no worker runs at all is said elsewhere.
     if live:
@@ -181,12 +179,8 @@ def unknown_types(alias: str) -> list[dict[str, Any]]:
     return [
         {"type": name, "queue": queue, "jobs": number, "waiting_seconds": round(waiting, 3)}
         for (name, queue), (number, waiting) in sorted(kinds.items())
-        if name not in paused and not any(_takes(worker, name, queue) for worker in live)
+        if name not in paused and not any(name in worker.types and worker.serves(queue) for worker in live)
     ]
-
-
-def _takes(worker: Worker, job_type: str, queue: str) -> bool:
-    return job_type in worker.types and (worker.queues is None or queue in worker.queues)
 
 
 def jobs(sought: Sought, *, status: str | None = None, limit: int = 20) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ RUNNING_LIMIT = 10_000
 
 def unserved(job: Any, live: Sequence[Worker], before: str) -> str:
     """Return what holds up a due job, as the end of a sentence; `before` is how it came to wait again."""
-    serving = [worker for worker in live if worker.queues is None or job.queue in worker.queues]
+    serving = [worker for worker in live if worker.serves(job.queue)]
     if not serving:
         return _(
             ", but none of the %(number)d live workers serves the queue %(queue)r", number=len(live), queue=job.queue
@@ -29,8 +29,7 @@ def unserved(job: Any, live: Sequence[Worker], before: str) -> str:
     if not knowing:
         words = {"queue": job.queue, "type": job.type}
         return _(", but no live worker that serves the queue %(queue)r knows the type %(type)r", **words)
-    # A worker that a person asked to be quiet, or to stop, claims nothing more.
-    claiming = [worker for worker in knowing if not worker.asked]
+    claiming = [worker for worker in knowing if worker.claims]
     if not claiming:
         return ngettext(
             ", but the live worker that serves it was asked to claim nothing more: resume one, or start another",

@@ -23,7 +23,8 @@ ORDER = ClaimOrder(locked_by="w:1", lease=30, limit=10, queues=None, types=(TYPE
 
 def worker(engine: Engine, **changes: Any) -> Worker:
     values = {"id": "w", "host": "host", "pid": 7, "supervisor_pid": 6, "types": [TYPE], "threads": 4, **changes}
-    return Worker.objects.using(engine.alias).create(**values)
+    found: Worker = Worker.objects.using(engine.alias).create(**values)
+    return found
 
 
 def claim(engine: Engine, lease: float = 30) -> None:

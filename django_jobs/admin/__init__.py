@@ -3,9 +3,19 @@
 from django_jobs.admin.archive import ArchivedJobAdmin
 from django_jobs.admin.bulk import BulkActAdmin
 from django_jobs.admin.effects import EffectAdmin
+from django_jobs.admin.index_row import OverviewAdmin
 from django_jobs.admin.jobs import JobAdmin
 from django_jobs.admin.pauses import PauseAdmin
 from django_jobs.admin.schedules import ScheduleAdmin
 from django_jobs.admin.workers import WorkerAdmin
 
-__all__ = ["ArchivedJobAdmin", "BulkActAdmin", "EffectAdmin", "JobAdmin", "PauseAdmin", "ScheduleAdmin", "WorkerAdmin"]
+__all__ = [
+    "ArchivedJobAdmin",
+    "BulkActAdmin",
+    "EffectAdmin",
+    "JobAdmin",
+    "OverviewAdmin",
+    "PauseAdmin",
+    "ScheduleAdmin",
+    "WorkerAdmin",
+]

@@ -10,12 +10,13 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_jobs.admin import beside, bounded
+from django_jobs.admin.addresses import address
 from django_jobs.admin.bounded import TooSlow
 from django_jobs.admin.listing import HEAVY
 from django_jobs.admin.shown import badge, job_link, name
@@ -86,7 +87,7 @@ class ActsAdmin(WhyAdmin):
         return [*(at(act) for act in self.acts), *super().get_urls()]
 
     def url_of(self, what: str, job_id: int) -> str:
-        return reverse(f"admin:django_jobs_{self.opts.model_name}_{what}", args=[job_id])
+        return address(f"django_jobs_{self.opts.model_name}_{what}", job_id)
 
     def act_view(self, request: HttpRequest, job_id: int, act: str) -> HttpResponse:
         if not self.may(request, act):

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.conf import settings
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import durations, redact, registry
+from django_jobs.admin.addresses import address
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import Job
@@ -88,12 +87,12 @@ def query_of(sought: Sought) -> dict[str, str]:
 
 def list_address(sought: Sought) -> str:
     """Return the list of the jobs that are asked for."""
-    return f"{reverse('admin:django_jobs_job_changelist')}?{urlencode(query_of(sought))}"
+    return address("django_jobs_job_changelist", query=query_of(sought))
 
 
 def bulk_address(act: str, sought: Sought) -> str:
     """Return the page on which an act upon all jobs that are asked for is counted and confirmed."""
-    return f"{reverse('admin:django_jobs_bulkact_add')}?{urlencode({'act': act, **query_of(sought)})}"
+    return address("django_jobs_bulkact_add", query={"act": act, **query_of(sought)})
 
 
 def _text(value: Any) -> str:
@@ -209,7 +208,7 @@ def _times(given: Mapping[str, str], now: datetime | None) -> dict[str, datetime
     found = {name: _moment(name, given[name], now) for name in ("since", "until") if name in given}
     if "span" in given:
         span = _one_of("span", given["span"], tuple(SPANS))
-        found.setdefault("since", _midnight(now) if span == "today" else now - _LENGTHS[span])
+        found.setdefault("since", midnight(now) if span == "today" else now - _LENGTHS[span])
     return found
 
 
@@ -230,6 +229,7 @@ def _moment(name: str, text: str, now: datetime) -> datetime:
     return (found if timezone.is_aware(found) else timezone.make_aware(found)).astimezone(UTC)
 
 
-def _midnight(now: datetime) -> datetime:
+def midnight(now: datetime) -> datetime:
+    """Return when the day began, in the time zone of the page; where its first hour comes twice, with the first."""
     zone = timezone.get_current_timezone() if settings.USE_TZ else timezone.get_default_timezone()
-    return now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
+    return now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0).astimezone(UTC)

@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 
+from django_jobs.admin.addresses import page_within
 from django_jobs.admin.bounded import acting_seconds, bounded, bounded_page
 from django_jobs.admin.listing import CappedPaginator
 from django_jobs.engines import jobs_alias
@@ -37,7 +38,7 @@ class QueueAdmin(_Admin):
     sortable_by = ()  # an index serves the order of each list, and no other order
 
     class Media:
-        css = {"all": ["django_jobs/beside.css", "django_jobs/admin.css"]}
+        css = {"all": ["django_jobs/beside.css", "django_jobs/admin.css", "django_jobs/overview.css"]}
         js = ["django_jobs/admin.js"]
 
     @property
@@ -49,7 +50,8 @@ class QueueAdmin(_Admin):
         ]
 
     def _guarded(self, view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-        return _refusing_viewers(bounded_page(self.admin_site, view, acts_one_by_one=self.acts_one_by_one))
+        guarded = bounded_page(self.admin_site, view, acts_one_by_one=self.acts_one_by_one)
+        return page_within(self.admin_site.name, _refusing_viewers(guarded))
 
     def acts_one_by_one(self, request: HttpRequest) -> bool:
         """Tell whether rows are acted upon one after the other, each in a `bounded_act` of its own."""

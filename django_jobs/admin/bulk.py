@@ -10,13 +10,14 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import bulk
 from django_jobs.admin import bulk_count, bulk_shown, figures, shown
+from django_jobs.admin.addresses import address
 from django_jobs.admin.asked import bulk_address, list_address, sought_of
 from django_jobs.admin.base import QueueAdmin
 from django_jobs.admin.bulk_form import BulkForm
@@ -24,8 +25,7 @@ from django_jobs.admin.nav import may_bulk, sees
 from django_jobs.admin.why import WHY_LIMIT, recorded, why_of
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict
-from django_jobs.explain import live_workers
-from django_jobs.models import BulkAct
+from django_jobs.models import BulkAct, Worker
 from django_jobs.queue.bulk_acts import fits, under_way
 from django_jobs.queue.sought import Sought
 from django_jobs.texts import foreign, kept_text, translated
@@ -73,12 +73,12 @@ class BulkActAdmin(QueueAdmin):
             return self._back(request, _("Nothing in that state can be meant by this act."))
         form = BulkForm(act, request.POST if request.method == "POST" else None)
         if form.is_valid() and (begun := self._begin(request, act, sought, form.cleaned_data)) is not None:
-            return HttpResponseRedirect(reverse("admin:django_jobs_bulkact_change", args=[begun.pk]))
+            return HttpResponseRedirect(address("django_jobs_bulkact_change", begun.pk))
         return self._confirmation(request, act, sought, form)
 
     def _back(self, request: HttpRequest, why: str) -> HttpResponse:
         messages.warning(request, why)
-        return HttpResponseRedirect(reverse("admin:django_jobs_job_changelist"))
+        return HttpResponseRedirect(address("django_jobs_job_changelist"))
 
     def _begin(self, request: HttpRequest, act: str, sought: Sought, given: dict[str, Any]) -> BulkAct | None:
         """Store the act, the job that carries it out and, where they share a database, who did it; or say why not."""
@@ -128,7 +128,7 @@ class BulkActAdmin(QueueAdmin):
             "form": form,
             "action": bulk_address(act, sought),
             "alike": alike,
-            "worker_runs": live_workers(under_way().db).exists(),
+            "worker_runs": Worker.objects.using(jobs_alias()).live().exists(),
             "back": list_address(sought),
         }
         return TemplateResponse(request, "admin/django_jobs/bulkact/confirm.html", context)
@@ -193,12 +193,12 @@ class BulkActAdmin(QueueAdmin):
             messages.success(request, said)
         except (StateConflict, JobDoesNotExist) as error:
             messages.warning(request, translated(error))
-        return HttpResponseRedirect(reverse("admin:django_jobs_bulkact_change", args=[act_id]))
+        return HttpResponseRedirect(address("django_jobs_bulkact_change", act_id))
 
     # The list.
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": _("Bulk acts"), **(extra_context or {})})
+        return super().changelist_view(request, {"title": _("Bulk actions"), **(extra_context or {})})
 
     @admin.display(description=gettext_lazy("what, upon which jobs"))
     def what(self, act: BulkAct) -> str:

@@ -11,11 +11,12 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs.admin import bounded
+from django_jobs.admin.addresses import address
 from django_jobs.admin.bounded import TooSlow
 from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, is_asked, recorded, why_of
 from django_jobs.engines import jobs_alias
@@ -83,9 +84,7 @@ class EffectActsAdmin(WhyAdmin):
         self._settle(request, act, [effect_id])
         there = Effect.objects.using(jobs_alias()).filter(pk=effect_id).exists()
         return HttpResponseRedirect(
-            reverse("admin:django_jobs_effect_change", args=[effect_id])
-            if there
-            else reverse("admin:django_jobs_effect_changelist")
+            address("django_jobs_effect_change", effect_id) if there else address("django_jobs_effect_changelist")
         )
 
     # Both.

@@ -10,13 +10,13 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import DateTimeField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs import redact, registry
 from django_jobs.admin import shown, timeline, tracebacks, zoned
+from django_jobs.admin.addresses import address
 from django_jobs.admin.asked import list_address
 from django_jobs.admin.job_edits import EditsAdmin
 from django_jobs.admin.why import WHY_LIMIT
@@ -82,8 +82,9 @@ class JobPages(EditsAdmin):
     def _not_here(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Lead to the page of a job that is archived by now."""
         for job_id in numbered(unquote(object_id)):
-            if isinstance(find(jobs_alias(), job_id), ArchivedJob):
-                return HttpResponseRedirect(reverse("admin:django_jobs_archivedjob_change", args=[job_id]))
+            url = address("django_jobs_archivedjob_change", job_id)
+            if url and isinstance(find(jobs_alias(), job_id), ArchivedJob):
+                return HttpResponseRedirect(url)
         return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
 
     def _acts_upon(self, request: HttpRequest, job: Any) -> dict[str, str]:
@@ -151,14 +152,14 @@ def _left_by(request: HttpRequest, job: Any) -> dict[str, Any]:
     return {
         "effects": [(_effect(effect, linked), effect.asks, shown.age(effect.asked_at, job.clock)) for effect in newest],
         "more_effects": found.count() - len(newest) if len(newest) == EFFECTS_NAMED else 0,
-        "effects_url": f"{reverse('admin:django_jobs_effect_changelist')}?what=may-have-happened" if linked else "",
+        "effects_url": address("django_jobs_effect_changelist", query={"what": "may-have-happened"}) if linked else "",
     }
 
 
 def _effect(effect: Effect, linked: bool) -> str:
     if not linked:
         return format_html('<span class="dj-name">{}</span>', effect.key)
-    url = reverse("admin:django_jobs_effect_change", args=[effect.pk])
+    url = address("django_jobs_effect_change", effect.pk)
     return format_html('<a href="{}" class="dj-name">{}</a>', url, effect.key)
 
 

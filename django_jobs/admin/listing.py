@@ -10,11 +10,10 @@ from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.db.models.functions import Right
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.functional import cached_property
-from django.utils.http import urlencode
 
 from django_jobs.admin import asked, beside, figures
+from django_jobs.admin.addresses import address
 from django_jobs.admin.known import known
 from django_jobs.admin.paging import LAST, Page, Place, page_at, place_of
 from django_jobs.admin.strands import Way, way
@@ -179,7 +178,7 @@ class JobChangeList(ChangeList):
         """Where an error is looked for that jobs may have which wait for another attempt."""
         if self.archived or self.sought is None or not self.sought.reads_errors or self.sought.state:
             return ""
-        return f"{reverse('admin:django_jobs_job_retries')}?{self.asked_query}"
+        return address("django_jobs_job_retries", query=self.asked_query)
 
     @property
     def argument_hint(self) -> str:
@@ -192,9 +191,9 @@ class JobChangeList(ChangeList):
         return self.get_query_string({SEARCH_VAR: self.argument_hint})
 
     @property
-    def asked_query(self) -> str:
+    def asked_query(self) -> dict[str, str]:
         """What is asked for, as another list takes it."""
-        return urlencode({} if self.sought is None else asked.query_of(self.sought))
+        return {} if self.sought is None else asked.query_of(self.sought)
 
     @property
     def narrowed(self) -> bool:
@@ -206,7 +205,7 @@ class JobChangeList(ChangeList):
         """Where to look for the same in the archive, if nothing was found here that can be there."""
         if self.archived or self.sought is None or self.page.keys or self.sought.state not in ("", *ENDED):
             return ""
-        found = f"{reverse('admin:django_jobs_archivedjob_changelist')}?{self.asked_query}" if self.narrowed else ""
+        found = address("django_jobs_archivedjob_changelist", query=self.asked_query) if self.narrowed else ""
         return found if self.may_see_archive else ""
 
 

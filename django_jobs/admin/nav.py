@@ -1,16 +1,15 @@
-"""Where the pages are, and which of them somebody may see."""
+"""Which pages there are, and which of them somebody may see."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import Model
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy as _
 
+from django_jobs.admin.addresses import address
 from django_jobs.models import ArchivedJob, BulkAct, Effect, Job, Pause, Schedule, Worker
 
 # Name of the page, its label, and whose rows it shows; those that are not there are left out.
@@ -19,7 +18,7 @@ PAGES: tuple[tuple[str, Any, type[Model] | None], ...] = (
     ("django_jobs_job_changelist", _("Jobs"), Job),
     ("django_jobs_job_retries", _("Retries"), Job),
     ("django_jobs_job_dead_letters", _("Dead letters"), Job),
-    ("django_jobs_bulkact_changelist", _("Bulk acts"), BulkAct),
+    ("django_jobs_bulkact_changelist", _("Bulk actions"), BulkAct),
     ("django_jobs_schedule_changelist", _("Schedules"), Schedule),
     ("django_jobs_worker_changelist", _("Workers"), Worker),
     ("django_jobs_pause_changelist", _("Pauses"), Pause),
@@ -47,29 +46,11 @@ def links(request: HttpRequest) -> list[Link]:
     found = []
     for name, label, model in PAGES:
         of = [] if model else ["django_jobs"]
-        if (model is None or sees(request, model)) and (url := address(request, name, *of)):
+        if (model is None or sees(request, model)) and (url := address(name, *of)):
             found.append((label, url))
     below = [url for _label, url in found if request.path.startswith(url)]
     here = max(below, key=len, default="")
     return [Link(label, url, url == here) for label, url in found]
-
-
-def address(request: HttpRequest, name: str, *args: object, query: dict[str, str] | None = None) -> str:
-    """Return where a page of the admin is that is asked for; empty if it has no such page."""
-    site = getattr(request, "current_app", None)
-    try:
-        url = reverse(f"admin:{name}", args=args, current_app=site)
-    except NoReverseMatch:
-        return ""
-    return f"{url}?{urlencode(query)}" if query else url
-
-
-def jobs_address(request: HttpRequest, state: str = "", **narrowed: str) -> str:
-    """Return where the jobs in a state and of a queue or type are listed; all dead letters have a page of their own."""
-    if state == "dead-letters" and not narrowed and (page := address(request, "django_jobs_job_dead_letters")):
-        return page
-    query = {"state": state, **narrowed} if state else narrowed
-    return address(request, "django_jobs_job_changelist", query=query)
 
 
 def sees(request: HttpRequest, model: type[Model]) -> bool:

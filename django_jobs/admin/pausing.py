@@ -19,8 +19,9 @@ from django.utils.translation import gettext as _
 
 from django_jobs import pauses
 from django_jobs.admin import shown
+from django_jobs.admin.addresses import address
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.admin.nav import address, may_pause
+from django_jobs.admin.nav import may_pause
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Pause
 
@@ -51,7 +52,7 @@ def found(request: HttpRequest, which: Q | None = None) -> list[InForce]:
     rows = Pause.objects.using(jobs_alias()).in_force().annotate(clock=Now()).order_by("kind", "name")
     if which is not None:
         rows = rows.filter(which)
-    resume_url = address(request, "django_jobs_pause_resume") if may_pause(request) else ""
+    resume_url = address("django_jobs_pause_resume") if may_pause(request) else ""
     return [_shown(row, resume_url) for row in rows[:PAUSES_SHOWN]]
 
 
@@ -124,4 +125,4 @@ class ResumingAdmin(QueueAdmin):
             messages.info(request, _("%s is not paused any more.") % name)
         else:
             messages.success(request, _("Resumed: %s.") % said(ended))
-        return HttpResponseRedirect(back_to(request, address(request, "django_jobs_pause_changelist")))
+        return HttpResponseRedirect(back_to(request, address("django_jobs_pause_changelist")))

@@ -10,12 +10,13 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs.admin import shown
+from django_jobs.admin.addresses import address
 from django_jobs.admin.schedule_form import label
 from django_jobs.admin.why import WhyAdmin, recorded, ticked, why_of
 from django_jobs.engines import jobs_alias
@@ -89,7 +90,7 @@ class ScheduleActsAdmin(WhyAdmin):
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         self._carry_out(request, act, numbered(str(schedule_id)))
-        return HttpResponseRedirect(reverse("admin:django_jobs_schedule_change", args=[schedule_id]))
+        return HttpResponseRedirect(address("django_jobs_schedule_change", schedule_id))
 
     # Both.
 

@@ -11,13 +11,14 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import durations
 from django_jobs.admin import figures, schedule_panel, schedule_preview, shown, zoned
+from django_jobs.admin.addresses import address
 from django_jobs.admin.schedule_acts import ScheduleActsAdmin
 from django_jobs.admin.schedule_form import DURATIONS, ScheduleForm, label, masked_parts
 from django_jobs.admin.schedule_list import (
@@ -162,7 +163,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
             if not isinstance(error, Exception):
                 raise
             messages.error(request, translated(status.unreadable(error).reason))
-            return HttpResponseRedirect(reverse("admin:django_jobs_schedule_changelist"))
+            return HttpResponseRedirect(address("django_jobs_schedule_changelist"))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         edits = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
@@ -196,7 +197,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
         context["preview"] = schedule_preview.preview(form)
         context["preview_after"] = WHEN
         if add:
-            context |= {"title": _("Add a schedule"), "preview_url": reverse("admin:django_jobs_schedule_preview")}
+            context |= {"title": _("Add a schedule"), "preview_url": address("django_jobs_schedule_preview")}
         else:
             context |= self._of_stored(request, form.instance.pk)
         return super().render_change_form(request, context, add, *args, **kwargs)
@@ -215,7 +216,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
             "may_change": may_change,
             "may_run": self.has_run_permission(request),
             "why_limit": WHY_LIMIT,
-            "preview_url": reverse("admin:django_jobs_schedule_preview", args=[pk]),
+            "preview_url": address("django_jobs_schedule_preview", pk),
         }
 
     # The preview of a form that is being edited.

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
@@ -16,6 +15,7 @@ from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 
 from django_jobs.admin import figures
+from django_jobs.admin.addresses import address
 from django_jobs.admin.figures import NOTHING as NOTHING
 from django_jobs.models import Job, Worker
 
@@ -207,17 +207,22 @@ def queues(worker: Worker) -> str:
 
 
 def worker_link(worker: Worker) -> str:
-    return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_worker_change", args=[worker.pk]), worker)
+    return _link(address("django_jobs_worker_change", worker.pk), str(worker))
 
 
 def job_address(job_id: int) -> str:
     """Return the address of a job's page, which leads to the archive's if it is archived by then."""
-    return reverse("admin:django_jobs_job_change", args=[job_id])
+    return address("django_jobs_job_change", job_id)
 
 
 def job_link(job_id: int) -> str:
-    return format_html('<a href="{}">{}</a>', job_address(job_id), job_id)
+    return _link(job_address(job_id), str(job_id))
 
 
 def schedule_link(pk: int, text: str) -> str:
-    return format_html('<a href="{}">{}</a>', reverse("admin:django_jobs_schedule_change", args=[pk]), name(text))
+    return _link(address("django_jobs_schedule_change", pk), name(text))
+
+
+def _link(url: str, text: str) -> str:
+    """Return a link, or the text alone where the site has no such page."""
+    return format_html('<a href="{}">{}</a>', url, text) if url else format_html("{}", text)

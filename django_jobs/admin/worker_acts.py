@@ -10,15 +10,15 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import processes
+from django_jobs.admin.addresses import address
 from django_jobs.admin.why import WHY_LIMIT, WhyAdmin, recorded, why_of
 from django_jobs.admin.worker_runs import READ, runs_of
 from django_jobs.engines import jobs_alias
-from django_jobs.explain import live_workers
 from django_jobs.models import Worker
 
 ACTS = ("quiet", "work", "stop", "stacks")
@@ -59,14 +59,16 @@ class WorkerActsAdmin(WhyAdmin):
         worker: Any = self.get_queryset(request).filter(pk=worker_id).first()
         if worker is None:
             messages.warning(request, _("That process has ended: there is nobody to ask."))
-            return HttpResponseRedirect(reverse("admin:django_jobs_worker_changelist"))
+            return HttpResponseRedirect(address("django_jobs_worker_changelist"))
         if act == "stop" and worker.live and "confirmed" not in request.POST:
             return self._confirmation(request, worker)
         self._ask(request, worker, act)
-        return HttpResponseRedirect(reverse("admin:django_jobs_worker_change", args=[worker.pk]))
+        return HttpResponseRedirect(address("django_jobs_worker_change", worker.pk))
 
     def _confirmation(self, request: HttpRequest, worker: Any) -> HttpResponse:
-        of_it = list(live_workers(jobs_alias()).filter(supervisor=worker.supervisor).order_by("host", "pid"))
+        of_it = list(
+            Worker.objects.using(jobs_alias()).live().filter(supervisor=worker.supervisor).order_by("host", "pid")
+        )
         runs = runs_of(of_it)
         number = sum(len(held.jobs) for held in runs.values())
         context = {
@@ -81,7 +83,7 @@ class WorkerActsAdmin(WhyAdmin):
             "capped": number >= READ,
             "why": why_of(request),
             "why_limit": WHY_LIMIT,
-            "back": reverse("admin:django_jobs_worker_change", args=[worker.pk]),
+            "back": address("django_jobs_worker_change", worker.pk),
         }
         return TemplateResponse(request, "admin/django_jobs/worker/stop.html", context)
 

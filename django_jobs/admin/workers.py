@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -17,8 +17,6 @@ from django_jobs.admin.nav import sees
 from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.admin.worker_acts import WorkerActsAdmin
 from django_jobs.admin.worker_runs import runs_of
-from django_jobs.engines import jobs_alias
-from django_jobs.explain import live_workers
 from django_jobs.models import Job, Worker
 
 RUNS_SHOWN = 200
@@ -49,9 +47,9 @@ class WorkerAdmin(WorkerActsAdmin):
         css = {"all": ["django_jobs/workers.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        live = live_workers(jobs_alias()).filter(pk=OuterRef("pk"))
-        found: QuerySet[Any] = super().get_queryset(request).annotate(live=Exists(live))
-        return found
+        found: Any = super().get_queryset(request)
+        marked: QuerySet[Any] = found.marked()
+        return marked
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return WorkerChangeList

@@ -91,8 +91,7 @@ def _measure(engine: Engine, settings: Conf) -> tuple[dict[tuple[str, str], Meas
         found[Alert.Kind.DEAD_LETTERS.value, ""] = Measured(jobs[: int(most) + BEYOND].count(), most)
     paused: set[str] = set()
     if (limit := limits.get(Alert.Kind.QUEUE_AGE)) is not None:
-        pauses = Pause.objects.using(engine.alias).in_force().filter(kind=Pause.Kind.QUEUE)
-        paused = set(pauses.values_list("name", flat=True))
+        paused = Pause.objects.using(engine.alias).names(Pause.Kind.QUEUE)
         for queue in depths(engine, 1).queues:
             if queue.oldest is not None and queue.queue not in paused:
                 found[Alert.Kind.QUEUE_AGE.value, queue.queue] = Measured(round(queue.oldest, 3), limit)

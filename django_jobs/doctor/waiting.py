@@ -10,6 +10,7 @@ from django_jobs.conf import conf
 from django_jobs.doctor.findings import Finding, names
 from django_jobs.engines.base import Engine
 from django_jobs.engines.depths import depths
+from django_jobs.models import Pause
 from django_jobs.monitoring.check import Thresholds
 
 DAY = 86_400.0
@@ -18,7 +19,7 @@ LONG_PAUSE = DAY
 
 def waits_long(engine: Engine) -> Iterator[Finding]:
     limit = Thresholds.of(conf()).age_critical or 0.0
-    paused = {row["name"] for row in report.pauses() if row["kind"] == "queue"}
+    paused = Pause.objects.using(engine.alias).names(Pause.Kind.QUEUE)
     late = [found for found in depths(engine, 1).queues if (found.oldest or 0.0) > limit and found.queue not in paused]
     if late:
         said = [f"{found.queue} ({found.oldest:.0f} s)" for found in late]

@@ -12,6 +12,7 @@ from django_jobs.doctor.findings import Finding, names
 from django_jobs.engines.base import Engine
 from django_jobs.engines.depths import depths
 from django_jobs.models import Worker
+from django_jobs.models.worker import unserved
 
 # From here on a worker knows whether it can be woken.
 LISTENS_AFTER = 60.0
@@ -35,17 +36,15 @@ def silent_workers(engine: Engine) -> Iterator[Finding]:
 
 
 def unserved_queues(engine: Engine) -> Iterator[Finding]:
-    live = [row for row in report.workers(engine.alias) if row["live"]]
-    served = [row["queues"] for row in live if not row["asked"]]
+    live = list(Worker.objects.using(engine.alias).live())
     if not live:  # which is said
         return
-    waiting = [found.queue for found in depths(engine, 1).queues if found.due]
-    unserved = [queue for queue in waiting if not any(of is None or queue in of for of in served)]
-    if unserved:
+    alone = unserved([found.queue for found in depths(engine, 1).queues if found.due], live)
+    if alone:
         yield Finding(
             "unserved_queues",
-            f"Jobs are due that no live worker takes, on {names(unserved)}.",
-            f"Start a worker for them (`manage.py runworkers --queues {quote(unserved[0])}`), or add them to QUEUES.",
+            f"Jobs are due that no live worker takes, on {names(alone)}.",
+            f"Start a worker for them (`manage.py runworkers --queues {quote(alone[0])}`), or add them to QUEUES.",
         )
 
 

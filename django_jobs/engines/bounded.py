@@ -48,6 +48,11 @@ def bounded(alias: str | None = None, seconds: float = SECONDS) -> Iterator[date
                 with connections[alias].cursor() as cursor:
                     cursor.execute(_GIVE_BACK, [before])
     except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) != QUERY_CANCELED:
+        if not is_too_slow(error):
             raise
         raise TooSlow(f"The database did not answer within {seconds:g} s.") from error
+
+
+def is_too_slow(error: OperationalError) -> bool:
+    """Tell whether a statement within `bounded` was ended because it took longer, which then raises TooSlow."""
+    return getattr(error.__cause__, "sqlstate", None) == QUERY_CANCELED

@@ -26,13 +26,28 @@ SETTLED_AFTER = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time to look back on, and the parts of a plot of it, in seconds: whole multiples of the rows of that age."""
+    """A time to look back on, and the parts of a plot of it, in seconds: whole multiples of the rows of that age.
+
+    `since`: when it begins; None for so many seconds ago.
+    """
 
     seconds: int
     width: int
+    since: datetime | None = None
+
+    def start(self, now: datetime) -> datetime:
+        return self.since or _floor(now, self.width) - timedelta(seconds=self.seconds - self.width)
 
 
 SPANS = {"1h": Span(3600, 60), "24h": Span(86_400, 1200), "7d": Span(604_800, 7200)}
+# The width of the parts of a span that began less than so many seconds ago; a day can have 25 hours.
+WIDTHS = {3600: 60, 43_200: 600, 172_800: 1200}
+
+
+def span_since(start: datetime, now: datetime) -> Span:
+    """Return the span from a time on, up to two days before `now`."""
+    seconds = int((now - start).total_seconds())
+    return Span(seconds, next(width for most, width in WIDTHS.items() if seconds < most), start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +80,7 @@ class Rates:
 
     @property
     def hours(self) -> float:
-        return (self.at - self.since).total_seconds() / 3600
+        return max((self.at - self.since).total_seconds(), MINUTE) / 3600
 
 
 class _Row(NamedTuple):
@@ -77,22 +92,22 @@ class _Row(NamedTuple):
 
 
 def rates(alias: str, span: Span, now: datetime) -> Rates:
-    """Add up what ended in the last so many seconds before `now`, the database's time, in one query.
+    """Add up what ended in a span that ends `now`, the database's time, in one query.
 
-    The span begins with a whole bucket, so it is shorter than asked for by less than one.
+    A span of so many seconds begins with a whole bucket, so it is shorter than asked for by less than one.
     """
-    since = _floor(now, span.width) - timedelta(seconds=span.seconds - span.width)
-    rows = _read(alias, since)
+    since = span.start(now)
+    full = _floor(now - SETTLED_AFTER, MINUTE) - timedelta(seconds=MINUTE)
+    rows = _read(alias, min(since, full))
     is_cut = len(rows) >= MOST
     if is_cut:
         since = max(since, _floor(rows[-1].minute, span.width) + timedelta(seconds=span.width))
-        rows = [row for row in rows if row.minute >= since]
-    full = _floor(now - SETTLED_AFTER, MINUTE) - timedelta(seconds=MINUTE)
+    last = [row for row in rows if row.minute == full and row.seconds == MINUTE]
+    rows = [row for row in rows if row.minute >= since]
     buckets = {minute: (minute - since) // timedelta(seconds=span.width) for minute in {row.minute for row in rows}}
     # Each row is added up once, and the few sums are then what all others are made of.
     parts = _grouped(((buckets[row.minute], row.queue, row.type), row.vector) for row in rows)
     cells = _grouped((key[1:], vector) for key, vector in parts.items())
-    last = (row for row in rows if row.minute == full and row.seconds == MINUTE)
     return Rates(
         since=since,
         at=now,

@@ -223,8 +223,8 @@ class Migration(migrations.Migration):
                 ('finished_at', models.DateTimeField(blank=True, null=True, verbose_name='ended at')),
             ],
             options={
-                'verbose_name': 'bulk act',
-                'verbose_name_plural': 'bulk acts',
+                'verbose_name': 'bulk action',
+                'verbose_name_plural': 'bulk actions',
                 'default_permissions': ('view',),
                 'constraints': [models.CheckConstraint(condition=models.Q(('act__in', ['requeue', 'cancel', 'delete', 'move'])), name='django_jobs_bulkact_act'), models.CheckConstraint(condition=models.Q(('state__in', ['waiting', 'running', 'cancelled', 'done'])), name='django_jobs_bulkact_state'), models.CheckConstraint(condition=models.Q(('per_minute__isnull', True), ('per_minute__gte', 1), _connector='OR'), name='django_jobs_bulkact_pace')],
             },

@@ -60,8 +60,8 @@ class BulkAct(models.Model):
     finished_at = models.DateTimeField(_("ended at"), null=True, blank=True)
 
     class Meta:
-        verbose_name = _("bulk act")
-        verbose_name_plural = _("bulk acts")
+        verbose_name = _("bulk action")
+        verbose_name_plural = _("bulk actions")
         default_permissions = ("view",)
         constraints = [
             models.CheckConstraint(

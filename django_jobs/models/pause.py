@@ -15,6 +15,10 @@ class PauseQuerySet(models.QuerySet["Pause"]):
         """Pauses that have not ended by themselves, by the database's clock."""
         return self.filter(Q(until__isnull=True) | Q(until__gt=Clock()))
 
+    def names(self, kind: Pause.Kind) -> set[str]:
+        """Return the names of the queues, or types, that are paused now."""
+        return set(self.in_force().filter(kind=kind).values_list("name", flat=True))
+
 
 class PauseManager(models.Manager["Pause"].from_queryset(PauseQuerySet)):  # type: ignore[misc]
     pass

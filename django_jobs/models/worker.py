@@ -1,8 +1,34 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import ClassVar
+
 from django.db import models
+from django.db.models import BooleanField, Case, Q, Value, When
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
+
+from django_jobs.conf import conf
+
+
+def beats() -> Q:
+    """Choose the workers that live: their heartbeat is younger than a lease."""
+    return Q(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    def live(self) -> WorkerQuerySet:
+        return self.filter(beats()).defer("stacks")
+
+    def marked(self) -> WorkerQuerySet:
+        """All workers, each with the database's time as `clock`, and whether it is `live`."""
+        live = Case(When(beats(), then=Value(True)), default=Value(False), output_field=BooleanField())
+        return self.annotate(clock=Now(), live=live)
+
+
+class WorkerManager(models.Manager["Worker"].from_queryset(WorkerQuerySet)):  # type: ignore[misc]
+    pass
 
 
 class Worker(models.Model):
@@ -33,6 +59,8 @@ class Worker(models.Model):
     stacks = models.TextField(_("stacks"), blank=True, db_default="")
     stacks_at = models.DateTimeField(_("stacks of"), null=True, blank=True)
 
+    objects: ClassVar[WorkerManager] = WorkerManager()
+
     class Meta:
         verbose_name = _("worker")
         verbose_name_plural = _("workers")
@@ -40,3 +68,21 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
+
+    @property
+    def claims(self) -> bool:
+        """Whether it takes jobs while it lives: one that was asked to be quiet, or to stop, claims nothing more."""
+        return self.asked == Worker.Asked.NOTHING
+
+    def serves(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
+
+    def serves_any(self, queues: Sequence[str] | None) -> bool:
+        """Tell whether it serves one of these queues, or any if None is given."""
+        return queues is None or any(map(self.serves, queues))
+
+
+def unserved(queues: Iterable[str], live: Sequence[Worker]) -> list[str]:
+    """Return those of the queues that none of these workers claims from."""
+    claiming = [worker for worker in live if worker.claims]
+    return [queue for queue in queues if not any(worker.serves(queue) for worker in claiming)]

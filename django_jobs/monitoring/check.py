@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from django_jobs import report
@@ -13,8 +14,9 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.base import Engine
 from django_jobs.engines.bounded import bounded
 from django_jobs.engines.depths import Depths, QueueDepth, depths
-from django_jobs.models import Job, Pause
+from django_jobs.models import Job, Pause, Worker
 from django_jobs.models.clock import database_now
+from django_jobs.models.worker import unserved
 from django_jobs.monitoring.levels import Measured
 
 # Where neither an option nor a setting says what is too much.
@@ -74,11 +76,13 @@ def check(thresholds: Thresholds, queues: Sequence[str] | None = None) -> Checke
 class _Check:
     def __init__(self, engine: Engine, thresholds: Thresholds, queues: Sequence[str] | None) -> None:
         self._engine, self._limits, self._queues = engine, thresholds, queues
-        pauses = Pause.objects.using(engine.alias).in_force().filter(kind=Pause.Kind.QUEUE)
-        self._paused = set(pauses.values_list("name", flat=True))
-        workers = report.workers(engine.alias)
-        self._live = [row for row in workers if row["live"] and self._concerns(row["queues"])]
-        self._silent = [row for row in workers if not row["live"] and self._concerns(row["queues"])]
+        self._paused = Pause.objects.using(engine.alias).names(Pause.Kind.QUEUE)
+        rows: Iterable[Any] = (
+            Worker.objects.using(engine.alias).marked().defer("types", "stacks").order_by("host", "pid")
+        )
+        workers = [worker for worker in rows if worker.serves_any(queues)]
+        self._live = [worker for worker in workers if worker.live]
+        self._silent = [worker for worker in workers if not worker.live]
 
     def made(self) -> Checked:
         found = depths(self._engine, 1)
@@ -95,9 +99,6 @@ class _Check:
         ]
         return Checked(measured, self._well(found))
 
-    def _concerns(self, served: list[str] | None) -> bool:
-        return self._queues is None or served is None or bool(set(served) & set(self._queues))
-
     def _is_looked_at(self, queue: str) -> bool:
         return queue not in self._paused and (self._queues is None or queue in self._queues)
 
@@ -113,8 +114,7 @@ class _Check:
         return self._count("workers", number, text, least=True)
 
     def _unserved(self, waiting: list[QueueDepth]) -> Measured:
-        served = [row["queues"] for row in self._live if not row["asked"]]
-        alone = [queue.queue for queue in waiting if not any(of is None or queue.queue in of for of in served)]
+        alone = unserved([queue.queue for queue in waiting], self._live)
         return Measured("unserved", len(alone), None, 0, f"no live worker serves {_names(alone)}, where jobs are due")
 
     def _ages(self, waiting: list[QueueDepth]) -> Iterator[Measured]:
@@ -164,10 +164,10 @@ def skew(alias: str) -> float:
     return before - now if now < before else after - now if now > after else 0.0
 
 
-def _silent(rows: list[dict[str, Any]]) -> str:
-    ages = max((row["heartbeat_seconds"] for row in rows), default=0.0)
-    named = _names([f"{row['host']}:{row['pid']}" for row in rows])
-    return f"{len(rows)} silent worker process{'' if len(rows) == 1 else 'es'} ({named}, for up to {ages:.0f} s)"
+def _silent(workers: list[Any]) -> str:
+    age = max((worker.clock - worker.heartbeat_at for worker in workers), default=timedelta(0)).total_seconds()
+    number, named = len(workers), _names(list(map(str, workers)))
+    return f"{number} silent worker process{'' if number == 1 else 'es'} ({named}, for up to {age:.0f} s)"
 
 
 def _names(names: Sequence[str], most: int = 3) -> str:

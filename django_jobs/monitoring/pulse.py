@@ -11,8 +11,8 @@ from django_jobs.conf import conf
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.bounded import TooSlow, bounded
 from django_jobs.engines.depths import depths
-from django_jobs.explain import live_workers
-from django_jobs.models import Pause
+from django_jobs.models import Pause, Worker
+from django_jobs.models.worker import unserved
 from django_jobs.monitoring.check import Thresholds
 
 SECONDS = 2.0
@@ -30,28 +30,24 @@ def pulse(queues: Sequence[str] | None = None) -> dict[str, Any]:
 
 def _pulse(alias: str, queues: Sequence[str] | None) -> dict[str, Any]:
     limit = Thresholds.of(conf()).age_critical or 0.0
-    # One that was asked to be quiet, or to stop, claims nothing more.
-    claiming = live_workers(alias).filter(asked="").values_list("queues", flat=True)
-    served = [of for of in claiming if _concerns(of, queues)]
-    paused = set(Pause.objects.using(alias).in_force().filter(kind=Pause.Kind.QUEUE).values_list("name", flat=True))
+    live = Worker.objects.using(alias).live().only("asked", "queues")
+    claiming = [worker for worker in live if worker.claims and worker.serves_any(queues)]
+    paused = Pause.objects.using(alias).names(Pause.Kind.QUEUE)
     due = [
         found
         for found in depths(engine(alias), 1).queues
         if found.due and found.queue not in paused and (queues is None or found.queue in queues)
     ]
-    problems = [] if served else ["no live worker that claims jobs"]
+    problems = [] if claiming else ["no live worker that claims jobs"]
+    alone = unserved([found.queue for found in due], claiming) if claiming else []
     for found in due:
-        if served and not any(of is None or found.queue in of for of in served):
+        if found.queue in alone:
             problems.append(f"no live worker serves the queue {found.queue}, where jobs are due")
         if (found.oldest or 0.0) > limit:
             problems.append(f"the oldest due job of the queue {found.queue} waits for more than {limit:g} s")
     return {
         "ok": not problems,
         "problems": problems,
-        "live_workers": len(served),
+        "live_workers": len(claiming),
         "oldest_due_seconds": round(max((found.oldest or 0.0 for found in due), default=0.0), 3),
     }
-
-
-def _concerns(served: list[str] | None, queues: Sequence[str] | None) -> bool:
-    return queues is None or served is None or bool(set(served) & set(queues))

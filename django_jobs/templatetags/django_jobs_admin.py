@@ -7,6 +7,7 @@ from typing import Any
 from django import template
 
 from django_jobs.admin import nav, pausing
+from django_jobs.admin.addresses import within
 from django_jobs.admin.overview import Overview, overview
 from django_jobs.models import Worker
 
@@ -16,7 +17,8 @@ register = template.Library()
 @register.inclusion_tag("admin/django_jobs/nav.html", takes_context=True)
 def jobs_nav(context: Any) -> dict[str, Any]:
     """Show the pages of the admin's part that whoever looks may see."""
-    return {"links": nav.links(context["request"])}
+    with within(_site_of(context)):
+        return {"links": nav.links(context["request"])}
 
 
 @register.inclusion_tag("admin/django_jobs/pauses.html", takes_context=True)
@@ -40,7 +42,13 @@ def shown_pauses(context: Any, pauses: list[pausing.InForce]) -> dict[str, Any]:
 @register.simple_tag(takes_context=True)
 def jobs_overview(context: Any) -> Overview:
     """Return what the overview shows to whoever looks."""
-    return overview(context["request"])
+    with within(_site_of(context)):
+        return overview(context["request"])
+
+
+def _site_of(context: Any) -> str | None:
+    """Return the name of the admin site; its index of the app is Django's page, which has no view of ours around it."""
+    return getattr(context["request"], "current_app", None)
 
 
 @register.simple_tag(takes_context=True)

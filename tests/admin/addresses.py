@@ -151,7 +151,7 @@ def _json(name: str, text: str) -> Any:
 
 def acts(address: Address) -> list[str]:
     """Return the names of the acts that may be asked for at an address: those that a list offers, else the page's own."""
-    if not address.name.endswith("_changelist"):
+    if not address.name.endswith("_changelist") or not address.model:
         return [""]
     (admin,) = (admin for model, admin in admin_site._registry.items() if _is(model, address.model))
     return sorted({*(str(getattr(name, "__name__", name)) for name in admin.actions or ()), "delete_selected"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 from django.db.models.functions import Now
 
 import django_jobs
-from django_jobs.admin.overview import health
+from django_jobs.admin.overview import health, workers
 from django_jobs.engines.health import Health, Snapshot
 from django_jobs.models import ScheduleState, Worker
-from tests.admin.front import front, tile
+from tests.admin.conftest import As
+from tests.admin.front import front, stat, tile
 from tests.admin.schedules import make
 from tests.admin.site import Site, text
 from tests.admin.test_overview import worker
@@ -34,11 +36,44 @@ def concerns(site: Site) -> str:
     return said.partition(" manage.py jobs doctor")[0].removeprefix("> ").strip()
 
 
-def test_where_nothing_is_wrong_it_says_so(site: Site) -> None:
+def test_where_nothing_is_wrong_it_says_so_and_what_was_looked_at(site: Site) -> None:
     worker(site)
     site.make("done")
-    site.make()
-    assert "Nothing is wrong that this page can see." in concerns(site)
+    site.make(run_at=Now() - timedelta(minutes=5))
+    stat(site, 1, done=90, dead=2)
+    stat(site, 2, done=90, dead=2)
+    make(site, name="weekly")
+    said = concerns(site)
+    assert "nothing is about to break" in said
+    assert "Workers: 1 live, and none is silent; one serves each queue where jobs are due." in said
+    assert "the oldest due job waits for 5 min; more than 8 min would be named here." in said
+    assert "jobs of a type that no worker knows: none." in said
+    assert re.search("Failures: (2 of the 92|0 of the 0) jobs that ended in a minute.", said)
+    assert "Dead letters: none." in said
+    assert "Schedules: 1, and none is overdue or cannot fire." in said
+    assert "few dead rows" in said
+    site.make("dead")
+    assert "nothing is about to break" not in concerns(site)
+
+
+def test_nothing_is_said_to_be_well_that_was_not_looked_at(
+    site: Site, as_user: As, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker(site)
+    assert "no job is due" in concerns(site)
+    assert "Schedules:" not in concerns(as_user("view_job", "view_worker"))
+    worker(site, "w2")
+    monkeypatch.setattr(workers, "WORKERS_SHOWN", 1)
+    assert "Workers: 2 live, and none is silent. " in concerns(site)
+    django_jobs.pause(queue="elsewhere")
+    assert "no worker knows" not in concerns(site), "a job may be parked by a pause"
+
+
+def test_many_failures_in_a_minute_are_named(site: Site) -> None:
+    worker(site)
+    for minutes in (1, 2):
+        stat(site, minutes, done=90, dead=10)
+    assert "Many jobs fail: 10 of the 100 that ended in a minute." in concerns(site)
 
 
 def test_workers_that_were_asked_to_claim_nothing_are_not_shown_as_working(site: Site) -> None:

@@ -20,7 +20,8 @@ LINE = {"run": 1, "cause": MARKUP, "error": MARKUP, "worker": MARKUP, "seconds":
 
 def worker(site: Site, **values: Any) -> Worker:
     given = {"id": "w", "host": "web", "pid": 7, "supervisor_pid": 6, "types": ["shop.a"], "threads": 4, **values}
-    return Worker.objects.using(site.alias).create(**given)
+    made: Worker = Worker.objects.using(site.alias).create(**given)
+    return made
 
 
 def test_the_page_begins_with_the_sentence_of_explain(site: Site) -> None:

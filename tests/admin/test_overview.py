@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import timedelta, timezone
+from html import unescape
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,10 +15,14 @@ from django.template.response import TemplateResponse
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.timezone import override
 
 import django_jobs
-from django_jobs.admin.overview import health, page, queues, workers
+from django_jobs.admin.overview import health, page, queues, types, workers
+from django_jobs.engines.base import Engine
 from django_jobs.models import Job, Schedule, ScheduleState, Stat, Worker
+from django_jobs.models.clock import database_now
+from tests.admin import addresses
 from tests.admin.conftest import As
 from tests.admin.front import cells, front, stat, tile
 from tests.admin.schedules import make
@@ -38,7 +44,8 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def worker(site: Site, name: str = "w1", **values: object) -> Worker:
     given = {"host": "web-1", "pid": 7, "supervisor_pid": 6, "types": ["t"], "threads": 4, **values}
-    return Worker.objects.using(site.alias).create(id=name, **given)
+    made: Worker = Worker.objects.using(site.alias).create(id=name, **given)
+    return made
 
 
 def fill(site: Site) -> None:
@@ -90,9 +97,9 @@ def test_what_ended_in_a_minute_and_in_the_span_equals_sql(site: Site) -> None:
         stat(site, minutes, queue="default", type="u", done=10)
     shown = front(site)
     assert cells(shown, 'data-queue="mail"')[6:8] in (
-        ["1,000", "5"],
-        ["1,001", "5"],
-        ["1,002", "5"],
+        ["1,000", "5 dead letters"],
+        ["1,001", "5 dead letters"],
+        ["1,002", "5 dead letters"],
     )  # by when in a minute it is
     stats = Stat.objects.using(site.alias)
     for span, hours in (("1h", 1), ("24h", 24)):
@@ -101,20 +108,66 @@ def test_what_ended_in_a_minute_and_in_the_span_equals_sql(site: Site) -> None:
         row = cells(shown, 'data-type="t"')
         assert row[1] == f"{done:,}"
         assert re.search(rf"Repeats {'8 8' if span == '1h' else '10 0'}", text(shown))
-        assert [row[2], row[4]] == (["20", "28"] if span == "1h" else ["25", "35"])
+        assert [row[2].split()[0], row[4]] == (["20", "28"] if span == "1h" else ["25", "35"])
     assert re.search(r"Jobs ended in attempt 1 25 6[23]", text(shown))
     assert "As of " in text(shown)
 
 
-def test_the_type_that_fails_most_comes_first_and_leads_to_its_dead_letters(site: Site) -> None:
+def test_the_type_that_fails_most_comes_first_by_number_or_by_rate(site: Site) -> None:
     stat(site, 5, type="shop.often", done=1000, dead=3)
     stat(site, 5, type="shop.bad", done=1, dead=40)
     stat(site, 5, type="shop.good", done=5000)
+    stat(site, 5, type="shop.rare", dead=1)
     shown = front(site, span="24h")
-    assert re.findall(r'data-type="(.*?)"', shown) == ["shop.bad", "shop.often", "shop.good"]
+    assert re.findall(r'data-type="(.*?)"', shown) == ["shop.bad", "shop.often", "shop.rare", "shop.good"]
     assert cells(shown, 'data-type="shop.bad"')[3] == "98 %"
-    assert re.search(r'<a href="[^"]*dead[^"]*type=shop\.bad"', shown)
-    assert re.findall(r'data-type="(.*?)"', front(site, types="done")) == ["shop.good", "shop.often", "shop.bad"]
+    shown = front(site, types="done")
+    assert re.findall(r'data-type="(.*?)"', shown) == ["shop.good", "shop.often", "shop.bad", "shop.rare"]
+    shown = front(site, types="rate")
+    assert re.findall(r'data-type="(.*?)"', shown) == ["shop.rare", "shop.bad", "shop.often", "shop.good"]
+    assert re.search(r'<a href="[^"]*types=rate#types" aria-current="true">Failure rate</a>', shown)
+
+
+def test_what_failed_in_the_span_and_is_still_dead_is_counted_and_leads_to_just_these(site: Site) -> None:
+    stat(site, 5, type="shop.bad", dead=40)
+    stat(site, 5, type="shop.mended", failed=2)
+    made = [site.make(status, type="shop.bad") for status in ("dead", "dead", "failed")]
+    site.make("dead", type="shop.bad", finished_at=Now() - timedelta(hours=2))
+    site.make("dead", type="shop.other")
+    site.make("done", type="shop.mended")
+    made.pop().requeue()
+    shown = front(site)
+    assert cells(shown, 'data-type="shop.bad"')[2] == "40 still dead: 2"
+    assert cells(shown, 'data-type="shop.mended"')[2] == "2 still dead: 0"
+    [url] = re.findall(r'<a href="([^"]*)"[^>]*>still dead: 2</a>', shown)
+    listed = site.client.get(unescape(url)).context["cl"].result_list
+    assert {job.pk for job in listed} == {job.pk for job in made}
+    assert cells(front(site, span="24h"), 'data-type="shop.bad"')[2] == "40 still dead: 3"
+
+
+def test_where_more_died_than_is_read_their_number_may_be_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(types, "DEAD_READ", 2)
+    stat(site, 5, type="shop.bad", dead=40)
+    for _ in range(3):
+        site.make("dead", type="shop.bad")
+    assert cells(front(site), 'data-type="shop.bad"')[2] == "40 still dead: 2 or more"
+
+
+def test_today_is_what_ended_since_midnight_in_the_time_zone_of_the_page(site: Site, settings: Any) -> None:
+    if not settings.USE_TZ:
+        pytest.skip("without time zones there is one day")
+    now = database_now(site.alias)
+    # A day that began less than an hour ago, and one that began more than four before.
+    for hours in (0, 5):
+        zone = timezone(timedelta(hours=(hours - now.hour + 11) % 24 - 11))
+        minutes = hours * 60 + now.minute
+        for ago in (minutes - 1, minutes + 1):
+            stat(site, ago, type=f"shop.h{hours}", dead=1 if ago < minutes else 100)
+        with override(zone):
+            shown = front(site, span="today")
+        assert cells(shown, f'data-type="shop.h{hours}"')[2].startswith("1 ")
+        assert 'aria-current="true">today</a>' in shown
+        assert "Types, today" in shown
 
 
 def test_percentiles_are_worked_out_within_their_class_and_long_ones_said_to_be_longer(site: Site) -> None:
@@ -136,7 +189,7 @@ def test_the_plots_are_whole_xml_and_each_part_tells_its_values(site: Site) -> N
         "Failure and retry rate",
         "Wait",
         "Run time",
-        "What should be seldom",
+        "Irregularities",
     ]
     assert any("done: 120\nto run again: 10\nfailed: 30" in hint for hint in hints[0])
     assert any("failed: 20 %\nto run again: 6.2 %" in hint for hint in hints[1])
@@ -274,6 +327,30 @@ def test_a_part_that_is_too_slow_is_left_out_and_the_page_says_so(
     assert 'id="types"' not in shown
 
 
+@on_postgresql
+def test_tables_whose_state_took_too_long_are_not_asked_about_again_for_a_minute(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would cost the database the whole time limit at every refresh."""
+    monkeypatch.setattr(page, "SECONDS", 0.2)
+    asked: list[str] = []
+
+    def slow(engine: Engine) -> None:
+        asked.append(engine.alias)
+        with engine.connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(60)")
+
+    monkeypatch.setattr(health, "health", slow)
+    for _ in range(2):
+        shown = front(site)
+        assert "did not answer within 0.2 s: the state of the tables." in text(shown)
+        assert 'id="tile-due"' in shown
+    assert len(asked) == 1
+    monkeypatch.setattr(health, "KEPT_FOR", 0.0)
+    front(site)
+    assert len(asked) == 2
+
+
 def test_what_comes_from_rows_is_escaped(site: Site) -> None:
     site.make(queue="mail", type=MARKUP)
     django_jobs.pause(queue="mail", why=MARKUP, by=MARKUP)
@@ -295,6 +372,35 @@ def test_it_is_the_first_page_of_another_site_too(site: Site) -> None:
     answer = another.app_index(request, "django_jobs")
     assert isinstance(answer, TemplateResponse)
     assert tile(answer.render().content.decode(), "due") == "1"
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_admins_index_leads_to_the_overview_by_its_first_row(
+    site: Site, as_user: As, settings: Any, language: str
+) -> None:
+    settings.LANGUAGE_CODE = language
+    index = site.client.get(reverse("admin:index")).content.decode()
+    first = re.search(r'class="app-django_jobs.*?<tr class="model-(\w+).*?<a href="([^"]*)"', index, re.DOTALL)
+    assert first
+    assert first[1] == "overview"
+    answer = site.client.get(first[2], follow=True)
+    assert answer.redirect_chain == [(reverse("admin:app_list", args=["django_jobs"]), 302)]
+    assert "model-overview" in as_user("view_pause").client.get(reverse("admin:index")).content.decode()
+
+
+def test_who_may_see_nothing_of_the_app_has_no_row_for_the_overview(as_user: As) -> None:
+    assert "model-overview" not in as_user("view_user").client.get(reverse("admin:index")).content.decode()
+
+
+def test_every_page_has_its_style_sheets_in_its_head(site: Site) -> None:
+    rows = addresses.rows(site.alias)
+    shown = [site.client.get(address.url(rows)).content.decode() for address in addresses.addresses()]
+    shown = [found for found in shown if 'class="dj-nav"' in found]
+    assert len(shown) > 20
+    for found in shown:
+        head, _end, body = found.partition("</head>")
+        assert "django_jobs/overview.css" in head, found[:1000]
+        assert "stylesheet" not in body
 
 
 def test_djangos_list_of_models_stays_on_the_page(site: Site) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.admin.overview import queues
+from django_jobs.admin.overview import queues, types
 from django_jobs.engines.base import Engine
 from tests.admin.front import front
 from tests.admin.site import Site
@@ -20,11 +20,17 @@ def test_the_overview_reads_what_waits_up_to_its_limit_and_nothing_that_is_done(
     engine: Engine, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queues, "COUNT_LIMIT", 50)
+    monkeypatch.setattr(types, "DEAD_READ", 50)
     fill(engine)
     with watched(engine.alias) as nodes:
         front(site)
-    # 15 lanes with what is due and what is not and the way to them, five kinds of others, and the 500 that run.
-    assert 0 < read(nodes) <= 15 * 2 * 50 + 100 + 5 * 50 + 500
+    # 15 lanes with what is due and what is not and the way to them, six kinds of others, and the 500 that run.
+    assert 0 < read(nodes) <= 15 * 2 * 50 + 100 + 6 * 50 + 500
     jobs = {node["Node Type"] for node in nodes if node.get("Relation Name") == "django_jobs_job"}
     assert "Seq Scan" not in jobs
-    assert {"django_jobs_claim", "django_jobs_running", "django_jobs_unsuccessful"} <= indexes(nodes)
+    assert {
+        "django_jobs_claim",
+        "django_jobs_running",
+        "django_jobs_unsuccessful",
+        "django_jobs_dead_letters",
+    } <= indexes(nodes)

@@ -22,8 +22,8 @@ ALL = addresses.addresses()
 # Pages that only ask whether, or how, something is to be done: who may not do it does not get them.
 FORMS = ("_add", "_delete", "_cancel", "_edit", "_requeue", "_did_not_happen", "_preview")
 REFUSED = (403, 405)
-# What is made on another page, to which everybody is led who asks for a form.
-ELSEWHERE = ("bulkact_add",)
+# What is made on another page, to which everybody is led who asks for a form; and what leads to the index of the app.
+ELSEWHERE = ("bulkact_add", "overview_changelist")
 
 
 def answers(client: Client, rows: dict[str, Any], method: str = "get", **form: Any) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def test_the_pages_are_there_beside_django_unfold(tmp_path: Path) -> None:
     never = {name for name, status in statuses.items() if status == 403}
     # It is asked for on the list of jobs, to which everybody is led who asks for nothing.
     assert statuses.pop("bulkact_add") == 302
+    assert statuses.pop("overview_changelist") == 302
     assert {name: status for name, status in statuses.items() if status not in (200, 403, 405)} == {}
     assert {name for name in never if not re.search("_(add|delete)( |$)|^archivedjob_run", name)} == set()
     assert found == {"unfold": [True] * 3, "overview": True, "list": [True] * 3, "job": [True] * 4}

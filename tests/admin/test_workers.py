@@ -28,7 +28,8 @@ ACTS = ("quiet", "work", "stop", "stacks")
 
 def made(site: Site, name: str = "a1", **values: Any) -> Worker:
     given = {"host": "web", "pid": 7, "supervisor_pid": 6, "supervisor": "s1", "types": ["shop.a"], "threads": 4}
-    return Worker.objects.using(site.alias).create(id=name, **{**given, **values})
+    made: Worker = Worker.objects.using(site.alias).create(id=name, **{**given, **values})
+    return made
 
 
 def silence(site: Site, worker: Worker) -> None:

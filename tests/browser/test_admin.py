@@ -36,7 +36,8 @@ def make(status: str = "ready", **values: Any) -> Job:
 
 def worker() -> Worker:
     types = [nothing.name]
-    return Worker.objects.create(id="w", host="web-1", pid=7, supervisor_pid=6, types=types, threads=4)
+    found: Worker = Worker.objects.create(id="w", host="web-1", pid=7, supervisor_pid=6, types=types, threads=4)
+    return found
 
 
 def test_jobs_are_found_by_filters_and_by_search_and_lead_to_their_page(admin: Pages) -> None:

@@ -111,3 +111,10 @@ def test_a_narrow_window_shows_the_page_without_moving_it_sideways(admin: Pages)
     admin.open(OVERVIEW)
     wide = admin.driver.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
     assert wide <= 0
+    # A shadow at the edge of a table that goes on behind it, which its rows let through.
+    style = "return getComputedStyle(document.querySelector(arguments[0])).getPropertyValue(arguments[1])"
+    assert (
+        admin.driver.execute_script(style, "#queues .dj-wide", "background-attachment")
+        == "local, local, scroll, scroll"
+    )
+    assert admin.driver.execute_script(style, "#queues .dj-wide tbody tr", "background-color") == "rgba(0, 0, 0, 0)"

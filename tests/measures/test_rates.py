@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django_jobs.engines.base import Engine
 from django_jobs.measures import rates as module
 from django_jobs.measures.counted import quantile
-from django_jobs.measures.rates import MINUTE, SPANS, rates
+from django_jobs.measures.rates import MINUTE, SPANS, rates, span_since
 from django_jobs.models import Stat
 from django_jobs.models.clock import for_row
 from django_jobs.models.stat import CLASSES, COUNTERS
@@ -125,6 +125,24 @@ def test_a_span_is_of_equal_parts_that_hold_minutes_and_longer_rows_whole(engine
     assert found.series[0].since == found.since
     assert found.series[-1].since <= NOW < found.series[-1].until
     assert {part.counted.done for part in found.series[:-1]} == {span.width}
+
+
+@pytest.mark.parametrize(("ago", "width"), [(5, 60), (3500, 60), (3600, 600), (43_200, 1200), (90_000, 1200)])
+def test_a_span_can_begin_at_any_time(engine: Engine, ago: int, width: int) -> None:
+    store(engine, *(row(engine, ago + before) for before in (0, 60)))
+    start = datetime.fromtimestamp((NOW.timestamp() - ago) // MINUTE * MINUTE, UTC)
+    found = rates(engine.alias, span_since(start, NOW), NOW)
+    assert (found.since, found.series[0].since, found.total.done) == (start, start, 1)
+    assert {(part.until - part.since).total_seconds() for part in found.series} == {width}
+    assert found.series[-1].since <= NOW < found.series[-1].until
+    assert sum(part.counted.done for part in found.series) == 1
+    assert found.hours > 0
+
+
+def test_the_last_minute_is_known_when_the_span_began_later(engine: Engine) -> None:
+    store(engine, row(engine, 60, done=7))
+    found = rates(engine.alias, span_since(NOW.replace(second=0), NOW), NOW)
+    assert (found.minute["q"].done, found.total.done) == (7, 0)
 
 
 def test_no_more_rows_are_read_than_the_limit_and_it_is_said_since_when_all_are(

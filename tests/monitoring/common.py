@@ -39,7 +39,8 @@ class Exited:
 def worker(engine: Engine, **values: Any) -> Worker:
     """Make a live worker that knows all types."""
     given = {"id": "w1", "host": "app1", "pid": 7, "supervisor_pid": 6, "threads": 4, "queues": None}
-    return Worker.objects.using(engine.alias).create(**{"types": registry.names(), **given, **values})
+    found: Worker = Worker.objects.using(engine.alias).create(**{"types": registry.names(), **given, **values})
+    return found
 
 
 def silence(engine: Engine, found: Worker, seconds: float = 120) -> None:

@@ -30,13 +30,15 @@ QUICK = {"LEASE": 2, "HEARTBEAT": 0.3}
 
 
 def row(tree: Tree, pid: int) -> Worker:
-    return Worker.objects.using(tree.alias).get(pid=pid)
+    found: Worker = Worker.objects.using(tree.alias).get(pid=pid)
+    return found
 
 
 def pid_of(tree: Tree, job: Job) -> int:
     """Return the pid of the process that runs a job."""
     job.refresh()
-    return Worker.objects.using(tree.alias).get(pk=str(job.locked_by).split(":")[0]).pid
+    worker: Worker = Worker.objects.using(tree.alias).get(pk=str(job.locked_by).split(":")[0])
+    return worker.pid
 
 
 def make_quiet(tree: Tree, workers: RunWorkers, pid: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any, assert_type
 
 from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, job, schedule
 from django_jobs.models import Job
+from django_jobs.texts import Text
 
 
 @job
@@ -213,7 +214,7 @@ def rows(stored: Job) -> None:
     assert_type(stored.args, list[Any])
     assert_type(stored.kwargs, dict[str, Any])
     assert_type(stored.tags, list[str])
-    assert_type(stored.explain(), str)
+    assert_type(stored.explain(), Text)
     assert_type(stored.refresh(), Job)
     assert_type(stored.priority, int)
     assert_type(stored.idempotency_key, str | None)

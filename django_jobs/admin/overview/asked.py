@@ -6,11 +6,16 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from django_jobs.admin.asked import SPANS as LABELS
+from django_jobs.admin.asked import midnight
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.base import Engine
-from django_jobs.measures.rates import SPANS, Span
+from django_jobs.measures.rates import SPANS, Span, span_since
 
-SORTS = ("failures", "done", "wait", "run", "type")
+TODAY = "today"
+# By their names in an address, with the words that the lists have for them.
+SPAN_LABELS = {"1h": LABELS["hour"], TODAY: LABELS["today"], "24h": LABELS["day"], "7d": LABELS["week"]}
+SORTS = ("failures", "rate", "done", "wait", "run", "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,13 @@ class Asked:
 
     @property
     def span(self) -> Span:
-        return SPANS[self.span_name]
+        name = self.span_name
+        return span_since(midnight(self.now), self.now) if name == TODAY else SPANS[name]
 
 
 def span_of(request: HttpRequest) -> str:
     name = request.GET.get("span", "")
-    return name if name in SPANS else next(iter(SPANS))
+    return name if name in SPAN_LABELS else next(iter(SPAN_LABELS))
 
 
 def sort_of(request: HttpRequest) -> str:

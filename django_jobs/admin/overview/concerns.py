@@ -9,10 +9,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs.admin import figures
-from django_jobs.admin.nav import address, jobs_address
+from django_jobs.admin.addresses import address, jobs_address
 from django_jobs.admin.overview.asked import Asked
+from django_jobs.admin.overview.queues import last_minute, many_failed
 from django_jobs.conf import conf
-from django_jobs.models import Pause, Worker
+from django_jobs.models import Pause
+from django_jobs.models.worker import unserved
 from django_jobs.monitoring.check import Thresholds
 
 QUEUES_NAMED = 5
@@ -33,6 +35,8 @@ def concerns(asked: Asked) -> list[Concern]:
         every.append(_of_workers(asked))
     if "depths" in found:
         every.append(_of_what_waits(asked))
+    if found.get("rates"):
+        every.append(_of_failures(asked))
     if "schedules" in found:
         every.append(_of_schedules(asked))
     if found.get("health"):
@@ -42,7 +46,7 @@ def concerns(asked: Asked) -> list[Concern]:
 
 def _of_workers(asked: Asked) -> Iterator[Concern]:
     found = asked.found["workers"]
-    url = address(asked.request, "django_jobs_worker_changelist")
+    url = address("django_jobs_worker_changelist")
     if not found.live:
         yield Concern(_("No worker is live: nothing runs until runworkers is started."), url)
     elif found.working == 0:
@@ -64,12 +68,9 @@ def _unserved(asked: Asked) -> list[str]:
     found = asked.found["workers"]
     if found.total > len(found.rows):
         return []
-    working = [worker for worker in found.rows if worker.live and worker.asked == Worker.Asked.NOTHING]
-    if any(worker.queues is None for worker in working):
-        return []
-    served = {str(queue) for worker in working for queue in worker.queues}
-    due = [queue.queue for queue in asked.found["depths"].queues if queue.due]
-    return [name for name in due if name not in served | _paused(asked, Pause.Kind.QUEUE)]
+    paused = _paused(asked, Pause.Kind.QUEUE)
+    due = [queue.queue for queue in asked.found["depths"].queues if queue.due and queue.queue not in paused]
+    return unserved(due, [worker for worker in found.rows if worker.live])
 
 
 def _paused(asked: Asked, kind: str) -> set[str]:
@@ -77,7 +78,7 @@ def _paused(asked: Asked, kind: str) -> set[str]:
 
 
 def _of_what_waits(asked: Asked) -> Iterator[Concern]:
-    depths, request = asked.found["depths"], asked.request
+    depths = asked.found["depths"]
     limits = Thresholds.of(conf())
     paused = _paused(asked, Pause.Kind.QUEUE)
     for queue in depths.queues:
@@ -85,25 +86,32 @@ def _of_what_waits(asked: Asked) -> Iterator[Concern]:
         if late and queue.queue not in paused:
             text = _("In the queue %(queue)s a job is due for %(age)s.")
             values = {"queue": queue.queue, "age": figures.seconds(queue.oldest)}
-            yield Concern(text % values, jobs_address(request, "due", queue=queue.queue))
+            yield Concern(text % values, jobs_address("due", queue=queue.queue))
     if suspects := sum(queue.suspects for queue in depths.queues):
         text = _("Suspects, which may have killed their process, wait to be run alone: %s.")
-        yield Concern(text % figures.number(suspects), jobs_address(request, "parked"))
+        yield Concern(text % figures.number(suspects), jobs_address("parked"))
     parked = sum(queue.parked for queue in depths.queues)
     if parked and not asked.found.get("pauses"):
         text = _("Parked although nothing is paused, since no worker that met them knows their type: %s.")
-        yield Concern(text % figures.number(parked), jobs_address(request, "parked"))
+        yield Concern(text % figures.number(parked), jobs_address("parked"))
     if depths.dead_letters:
         text = _("Dead letters, which run again only when a person says so: %s.")
         shown = figures.capped(depths.dead_letters, max(depths.dead, depths.failed) >= depths.most)
-        yield Concern(text % shown, address(request, "django_jobs_job_dead_letters"))
+        yield Concern(text % shown, address("django_jobs_job_dead_letters"))
+
+
+def _of_failures(asked: Asked) -> Iterator[Concern]:
+    done, failed = last_minute(asked.found["rates"])
+    if many_failed(done, failed):
+        words = {"failed": figures.number(failed), "ended": figures.number(done + failed)}
+        yield Concern(_("Many jobs fail: %(failed)s of the %(ended)s that ended in a minute.") % words, "#types")
 
 
 def _of_schedules(asked: Asked) -> Iterator[Concern]:
     wrong: dict[Any, list[str]] = {}
     for line in asked.found["schedules"]["lines"]:
         wrong.setdefault(line["condition"], []).append(line["plain_name"])
-    url = address(asked.request, "django_jobs_schedule_changelist")
+    url = address("django_jobs_schedule_changelist")
     words = {
         "broken": _("Schedules that cannot fire: %s."),
         "overdue": _("Schedules that should have fired and have not: %s."),

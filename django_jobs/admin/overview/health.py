@@ -3,10 +3,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from django.db import OperationalError
 from django.utils.translation import gettext as _
 
 from django_jobs.admin import figures
 from django_jobs.admin.overview.asked import Asked
+from django_jobs.engines.bounded import TooSlow, is_too_slow
 from django_jobs.engines.health import Health, health
 
 # It changes slowly, and is asked for in several statements: kept for so many seconds, by alias.
@@ -15,17 +17,32 @@ PARTITIONS_SHOWN = 40
 # Beyond which somebody should look: dead rows for each live one, and an age of a snapshot in seconds.
 MANY_DEAD, FEW_ROWS = 0.5, 10_000
 OLD_SNAPSHOT = 600.0
-_kept: dict[str, tuple[float, Health | None]] = {}
+# When it was asked for, and what was told: TooSlow if the database did not answer in time.
+_kept: dict[str, tuple[float, Health | type[TooSlow] | None]] = {}
 
 
 def read(asked: Asked) -> dict[str, Any] | None:
-    """Return the state of the tables as it was up to a minute ago, and how long ago; None where nothing is told of it."""
+    """Return the state of the tables as it was up to a minute ago, and how long ago; None where nothing is told of it.
+
+    Raises TooSlow where the database did not answer in time, and for as long without asking it again.
+    """
     now = time.monotonic()
     at, found = _kept.get(asked.alias, (now, None))
     if found is None or now - at > KEPT_FOR:
-        at, found = now, health(asked.engine)
+        at, found = now, _asked_for(asked, now)
         _kept[asked.alias] = at, found
+    if isinstance(found, type):
+        raise found("The database did not answer when it was asked last.")
     return None if found is None else {"age": round(now - at), **_shown(found)}
+
+
+def _asked_for(asked: Asked, now: float) -> Health | None:
+    try:
+        return health(asked.engine)
+    except OperationalError as error:
+        if is_too_slow(error):
+            _kept[asked.alias] = now, TooSlow
+        raise
 
 
 def _shown(found: Health) -> dict[str, Any]:

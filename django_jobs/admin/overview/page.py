@@ -10,14 +10,13 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.bounded import SECONDS, TooSlow, bounded
 from django_jobs.admin.nav import sees
-from django_jobs.admin.overview import health, queues, rates, schedules, workers
-from django_jobs.admin.overview.asked import Asked, sort_of, span_of
+from django_jobs.admin.overview import health, queues, rates, schedules, types, workers
+from django_jobs.admin.overview.asked import SPAN_LABELS, Asked, sort_of, span_of
 from django_jobs.admin.overview.concerns import concerns
+from django_jobs.admin.overview.looked_at import looked_at
 from django_jobs.admin.pausing import in_force
-from django_jobs.measures.rates import SPANS
 from django_jobs.models import Job, Pause, Schedule, Worker
 
-SPAN_LABELS = {"1h": _("1 h"), "24h": _("24 h"), "7d": _("7 days")}
 # After so many that the database did not answer in time it is asked nothing more.
 PATIENCE = 2
 REFRESH_SECONDS = 10
@@ -51,7 +50,7 @@ class Overview:
 
     @property
     def spans(self) -> list[dict[str, Any]]:
-        return [{"name": name, "label": SPAN_LABELS[name], "is_here": name == self.span} for name in SPANS]
+        return [{"name": name, "label": label, "is_here": name == self.span} for name, label in SPAN_LABELS.items()]
 
     @property
     def span_label(self) -> Any:
@@ -68,6 +67,7 @@ def overview(request: HttpRequest) -> Overview:
         Part("running", _("what runs"), jobs and processes, workers.running),
         Part("schedules", _("schedules"), sees(request, Schedule), schedules.read),
         Part("rates", _("statistics"), jobs, rates.read),
+        Part("still_dead", _("dead letters by type"), jobs, types.still_dead),
         Part("health", _("the state of the tables"), jobs, health.read),
     ]
     asked, late = _read(request, [part for part in parts if part.may_see])
@@ -76,8 +76,10 @@ def overview(request: HttpRequest) -> Overview:
         found["tiles"], found["queues"] = queues.tiles(asked), queues.lines(asked)
     if asked:
         found["concerns"] = concerns(asked)
+    if not late and asked and "depths" in found and "workers" in found and not found["concerns"]:
+        found["looked_at"] = looked_at(asked)
     if asked and "rates" in found:
-        found["rates"] = rates.shown_part(asked)
+        found["rates"] = {**rates.shown_part(asked), **types.lines(asked)}
     if asked and "workers" in found:
         found["workers"] = workers.lines(asked)
     return Overview(asked.now if asked else None, found, late, span_of(request), sort_of(request))

@@ -8,12 +8,14 @@ from django.utils.translation import gettext as _
 
 from django_jobs import registry
 from django_jobs.admin import figures
+from django_jobs.admin.addresses import address, jobs_address
 from django_jobs.admin.listing import COUNT_LIMIT
-from django_jobs.admin.nav import address, jobs_address, may_pause
+from django_jobs.admin.nav import may_pause
 from django_jobs.admin.overview.asked import Asked
 from django_jobs.conf import conf
 from django_jobs.engines.depths import Depths, QueueDepth, depths
 from django_jobs.measures.counted import Counted
+from django_jobs.measures.rates import Rates
 from django_jobs.models import Pause
 
 QUEUES_SHOWN = 100
@@ -39,19 +41,18 @@ def depths_of(asked: Asked) -> Depths:
 
 def tiles(asked: Asked) -> list[Tile]:
     found: Depths = asked.found["depths"]
-    request = asked.request
     due = sum(queue.due for queue in found.queues)
     dead = max(found.dead, found.failed) >= found.most
     tiles = [
-        Tile("due", _("due now"), figures.capped(due, _is_full(found, "due")), jobs_address(request, "due")),
+        Tile("due", _("due now"), figures.capped(due, _is_full(found, "due")), jobs_address("due")),
         _oldest(found),
-        Tile("running", _("running"), _total(found, "running"), jobs_address(request, "running")),
+        Tile("running", _("running"), _total(found, "running"), jobs_address("running")),
         *_minute(asked),
         Tile(
             "dead",
             _("dead letters"),
             figures.capped(found.dead_letters, dead),
-            jobs_address(request, "dead-letters"),
+            jobs_address("dead-letters"),
             _dead_hint(found.dead_letters),
             bool(_dead_hint(found.dead_letters)),
         ),
@@ -86,24 +87,24 @@ def _line(asked: Asked, queue: QueueDepth) -> dict[str, Any]:
     ]
     return {
         "name": queue.queue,
-        "url": jobs_address(request, queue=queue.queue),
+        "url": jobs_address(queue=queue.queue),
         "due": figures.capped(queue.due, _is_full(found, "due", queue.queue)),
-        "due_url": jobs_address(request, "due", queue=queue.queue) if queue.due else "",
+        "due_url": jobs_address("due", queue=queue.queue) if queue.due else "",
         "later": figures.capped(queue.later, _is_full(found, "later", queue.queue)),
         "has_later": queue.later,
         "parked": _number(found, queue, "parked"),
-        "parked_url": jobs_address(request, "parked", queue=queue.queue) if queue.parked + queue.suspects else "",
+        "parked_url": jobs_address("parked", queue=queue.queue) if queue.parked + queue.suspects else "",
         "suspects": _number(found, queue, "suspects"),
         "has_parked": queue.parked,
         "has_suspects": queue.suspects,
         "running": _number(found, queue, "running"),
-        "running_url": jobs_address(request, "running", queue=queue.queue) if queue.running else "",
+        "running_url": jobs_address("running", queue=queue.queue) if queue.running else "",
         "oldest": figures.seconds(queue.oldest),
         "is_late": _is_late(queue.oldest) and not pauses,
         "done": figures.number(minute.done) if minute else "",
         "failed": figures.number(minute.unsuccessful) if minute else "",
         "has_failed": minute.unsuccessful if minute else 0,
-        "dead_url": jobs_address(request, "dead-letters", queue=queue.queue),
+        "dead_url": jobs_address("dead-letters", queue=queue.queue),
         "pauses": pauses,
         "pause_url": pause_address(request, Pause.Kind.QUEUE, queue.queue) if not pauses else "",
     }
@@ -113,7 +114,7 @@ def pause_address(request: HttpRequest, kind: str, name: str) -> str:
     """Return where a queue or type can be paused, from where one comes back to this page; empty for who may not."""
     if not may_pause(request):
         return ""
-    return address(request, "django_jobs_pause_add", query={"kind": kind, "called": name, "next": request.path})
+    return address("django_jobs_pause_add", query={"kind": kind, "called": name, "next": request.path})
 
 
 def _is_full(found: Depths, kind: str, queue: str | None = None) -> bool:
@@ -136,12 +137,21 @@ def _minute(asked: Asked) -> list[Tile]:
     rates = asked.found.get("rates")
     if not rates:
         return []
-    done = sum(counted.done for counted in rates.minute.values())
-    failed = sum(counted.unsuccessful for counted in rates.minute.values())
+    done, failed = last_minute(rates)
     return [
         Tile("done", _("done a minute"), figures.number(done)),
-        Tile("failed", _("failed a minute"), figures.number(failed), is_bad=failed > MANY_FAILED * (done + failed)),
+        Tile("failed", _("failed a minute"), figures.number(failed), is_bad=many_failed(done, failed)),
     ]
+
+
+def last_minute(rates: Rates) -> tuple[int, int]:
+    """Return how many jobs were done and how many failed in the last minute that is complete."""
+    counted = rates.minute.values()
+    return sum(one.done for one in counted), sum(one.unsuccessful for one in counted)
+
+
+def many_failed(done: int, failed: int) -> bool:
+    return failed > MANY_FAILED * (done + failed)
 
 
 def _oldest(found: Depths) -> Tile:
@@ -169,5 +179,5 @@ def _workers(asked: Asked) -> Tile:
     hint = "" if found.live else _("nothing runs: start runworkers")
     if quiet:
         hint = _("asked to claim nothing more: %s") % figures.number(quiet)
-    url = address(asked.request, "django_jobs_worker_changelist")
+    url = address("django_jobs_worker_changelist")
     return Tile("workers", _("workers live"), text, url, hint, is_bad=not found.working)

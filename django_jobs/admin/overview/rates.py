@@ -10,18 +10,14 @@ from django.utils.dateformat import format as formatted
 from django.utils.translation import gettext as _
 
 from django_jobs.admin import figures, shown
-from django_jobs.admin.nav import jobs_address
-from django_jobs.admin.overview.asked import Asked, sort_of
+from django_jobs.admin.overview.asked import Asked
 from django_jobs.admin.overview.plots import Line, Plot, bar
-from django_jobs.admin.overview.queues import pause_address
 from django_jobs.measures.counted import Counted
 from django_jobs.measures.rates import SETTLED_AFTER, Bucket, Rates, rates
-from django_jobs.models import Pause
 
-TYPES_SHOWN = 50
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # How far the marks below a plot are apart, in seconds, for each width of its parts.
-MARKS = {60: 900, 1200: 14_400, 7200: 86_400}
+MARKS = {60: 900, 600: 7200, 1200: 14_400, 7200: 86_400}
 # What has run for so many seconds of a part that is not over yet says enough of it.
 ENOUGH = 120
 
@@ -40,7 +36,7 @@ def shown_part(asked: Asked) -> dict[str, Any]:
         "plots": _plots(plot, series, found.at),
         "mishaps_plot": plot(
             name="mishaps-plot",
-            title=_("What should be seldom"),
+            title=_("Irregularities"),
             about=_("Repeats, lease expirations, lost leases and slots missed, an hour."),
             lines=[
                 Line(label, kind, _each(series, found.at, name, 3600))
@@ -51,7 +47,6 @@ def shown_part(asked: Asked) -> dict[str, Any]:
         "totals": _totals(found.total),
         "mishaps": _mishaps(found),
         "attempts": _attempts(found.total),
-        **_types(asked, found),
     }
 
 
@@ -159,7 +154,7 @@ def _totals(total: Counted) -> list[tuple[str, str, str]]:
 
 
 def _mishap_kinds() -> list[tuple[str, str, str, str]]:
-    """Return label, kind of line, name and meaning of what should be seldom."""
+    """Return label, kind of line, name and meaning of what goes wrong around runs: none of it is an error of a job."""
     return [
         (_("repeats"), "wait", "repeats", _("runs after one that was lost")),
         (
@@ -197,43 +192,3 @@ def _attempts(total: Counted) -> list[dict[str, Any]]:
         }
         for place, count in enumerate(total.attempts[: last + 1])
     ]
-
-
-_ORDERS: dict[str, Callable[[str, Counted], Any]] = {
-    "failures": lambda name, counted: (-counted.unsuccessful, -counted.retried, -counted.done, name),
-    "done": lambda name, counted: (-counted.done, name),
-    "wait": lambda name, counted: (-(_seconds(counted, "wait", 0.95) or 0.0), name),
-    "run": lambda name, counted: (-(_seconds(counted, "run", 0.95) or 0.0), name),
-    "type": lambda name, counted: name,
-}
-
-
-def _types(asked: Asked, found: Rates) -> dict[str, Any]:
-    order = _ORDERS[sort_of(asked.request)]
-    pauses = {pause.name: pause for pause in asked.found.get("pauses", ()) if pause.kind == Pause.Kind.TYPE}
-    every = {**{name: Counted() for name in pauses}, **found.types}
-    chosen = sorted(every.items(), key=lambda pair: order(*pair))
-    return {
-        "types": [_type(asked, name, counted, pauses.get(name)) for name, counted in chosen[:TYPES_SHOWN]],
-        "more_types": max(0, len(chosen) - TYPES_SHOWN),
-    }
-
-
-def _type(asked: Asked, name: str, counted: Counted, pause: Any) -> dict[str, Any]:
-    request = asked.request
-    return {
-        "name": name,
-        "shown": shown.name(name),
-        "url": jobs_address(request, type=name),
-        "done": figures.number(counted.done),
-        "failed": figures.number(counted.unsuccessful),
-        "has_failed": counted.unsuccessful,
-        "dead_url": jobs_address(request, "dead-letters", type=name),
-        "failure_rate": figures.share(counted.failure_rate),
-        "bar": bar(counted.failure_rate or 0.0, "bad"),
-        "retried": figures.number(counted.retried),
-        "waits": [figures.quantile(counted.wait(share)) for share in SHARES.values()],
-        "runs": [figures.quantile(counted.run(share)) for share in SHARES.values()],
-        "pause": pause,
-        "pause_url": "" if pause else pause_address(request, Pause.Kind.TYPE, name),
-    }

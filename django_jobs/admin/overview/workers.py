@@ -2,18 +2,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
-from django.db.models import BooleanField, Case, Count, F, Q, Value, When, Window
-from django.db.models.functions import Now
+from django.db.models import Count, F, Q, Window
 from django.utils.translation import gettext as _
 
 from django_jobs.admin import beside, figures, shown
 from django_jobs.admin.overview.asked import Asked
 from django_jobs.admin.worker_runs import COLUMNS, line
-from django_jobs.conf import conf
 from django_jobs.models import Job, Worker
+from django_jobs.models.worker import beats
 
 WORKERS_SHOWN, RUNS_SHOWN, RUNS_OF_ONE = 50, 500, 20
 
@@ -32,13 +30,15 @@ class Found:
 
 
 def read(asked: Asked) -> Found:
-    beats = Q(heartbeat_at__gt=Now() - timedelta(seconds=conf().lease))
-    rows = Worker.objects.using(asked.alias).annotate(
-        clock=Now(),
-        live=Case(When(beats, then=Value(True)), default=Value(False), output_field=BooleanField()),
-        all_of_them=Window(Count("pk")),
-        all_live=Window(Count("pk", filter=beats)),
-        all_working=Window(Count("pk", filter=beats & Q(asked=Worker.Asked.NOTHING))),
+    live = beats()
+    rows: Any = (
+        Worker.objects.using(asked.alias)
+        .marked()
+        .annotate(
+            all_of_them=Window(Count("pk")),
+            all_live=Window(Count("pk", filter=live)),
+            all_working=Window(Count("pk", filter=live & Q(asked=Worker.Asked.NOTHING))),
+        )
     )
     found = list(rows.defer("types", "stacks").order_by("-live", "host", "pid")[:WORKERS_SHOWN])
     if not found:
