@@ -15,14 +15,14 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin import shown
+from django_jobs.admin import pausing, shown
 from django_jobs.admin.schedule_form import label
 from django_jobs.admin.why import WhyAdmin, recorded, ticked, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobsError
 from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.queue.sought import numbered
-from django_jobs.schedules import operate, status
+from django_jobs.schedules import holding, operate, status
 from django_jobs.schedules.definition import said
 
 ACTS = ("pause", "resume", "run", "as_code")
@@ -113,7 +113,7 @@ class ScheduleActsAdmin(WhyAdmin):
             if schedule is None:
                 raise NothingToDo(_("There is no schedule %d.") % pk)
             try:
-                record, text = _ACTS[act](schedule, why, request.user.get_username())
+                record, text = _ACTS[act](request, schedule, why, request.user.get_username())
             except JobsError as error:
                 raise Refused(str(error)) from None
             except ValidationError as error:
@@ -124,26 +124,29 @@ class ScheduleActsAdmin(WhyAdmin):
         return text
 
 
-def _pause(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+def _pause(request: HttpRequest, schedule: Schedule, why: str, by: str) -> tuple[str, str]:
     if not schedule.enabled:
         raise NothingToDo(_("Schedule %s is paused already.") % schedule)
     schedule.pause(why=why, by=by)
     return _("Paused"), _("Schedule %s was paused.") % schedule
 
 
-def _resume(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+def _resume(request: HttpRequest, schedule: Schedule, why: str, by: str) -> tuple[str, str]:
     if schedule.enabled:
         raise NothingToDo(_("Schedule %s is not paused.") % schedule)
     schedule.resume(why=why, by=by)
     return _("Resumed"), _("Schedule %s was resumed; it makes jobs for the slots from now on.") % schedule
 
 
-def _run(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+def _run(request: HttpRequest, schedule: Schedule, why: str, by: str) -> tuple[str, str]:
     job = schedule.run_now(why=why, by=by)
-    return _("Ran now, as job %d") % job.pk, format_html(_("Job {} of {} was made."), shown.job_link(job.pk), schedule)
+    said = format_html(_("Job {} of {} was made."), shown.job_link(job.pk), schedule)
+    if held_by := holding.holding(schedule, holding.pauses(jobs_alias())):
+        said = format_html("{} {} {}", said, _("It waits for the end of a pause."), pausing.holding(request, held_by))
+    return _("Ran now, as job %d") % job.pk, said
 
 
-def _as_code(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
+def _as_code(request: HttpRequest, schedule: Schedule, why: str, by: str) -> tuple[str, str]:
     fields = operate.take_back(schedule, why=why, by=by)
     if not fields:
         raise NothingToDo(_("Schedule %s is as the code says.") % schedule)
@@ -156,7 +159,7 @@ def _as_code(schedule: Schedule, why: str, by: str) -> tuple[str, str]:
     }
 
 
-_ACTS: dict[str, Callable[[Schedule, str, str], tuple[str, str]]] = {
+_ACTS: dict[str, Callable[[HttpRequest, Schedule, str, str], tuple[str, str]]] = {
     "pause": _pause,
     "resume": _resume,
     "run": _run,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from html import unescape
 from typing import Any
 
 from django.contrib import admin, messages
@@ -12,7 +13,8 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html, format_html_join, strip_tags
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -64,6 +66,11 @@ def _times(schedule: Schedule) -> str:
     if schedule.every is None:
         return format_html('<span class="dj-call">{}</span>', schedule.expression)
     return _("every %s") % durations.spelled(schedule.every)
+
+
+def _plain(why: str) -> str:
+    """Return what is read of a reason, for a tooltip."""
+    return unescape(strip_tags(why)) if isinstance(why, SafeString) else why
 
 
 def _time(schedule: Any, word: str, value: datetime | None, job: str = "") -> str:
@@ -121,8 +128,8 @@ class ScheduleAdmin(ScheduleActsAdmin):
 
     @admin.display(description=gettext_lazy("state"))
     def condition(self, schedule: Any) -> str:
-        reason = schedule.condition.reason
-        small = format_html('<div class="dj-reason" title="{}">{}</div>', reason, reason) if reason else ""
+        why = schedule.why
+        small = format_html('<div class="dj-reason" title="{}">{}</div>', _plain(why), why) if why else ""
         return format_html("{}{}", badge(schedule.condition), small)
 
     @admin.display(description=gettext_lazy("next and last"))
@@ -203,7 +210,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
     def _of_stored(self, request: HttpRequest, pk: int) -> dict[str, Any]:
         """Return what the page says of the row, whatever a form that was sent would make of it."""
         sees_jobs = may_see_jobs(self.admin_site, request)
-        (schedule,) = with_condition(self.get_queryset(request).filter(pk=pk), sees_jobs)
+        (schedule,) = with_condition(self.get_queryset(request).filter(pk=pk), request, sees_jobs)
         may_change = self.has_change_permission(request, schedule)
         return {
             "title": _("Schedule %s") % schedule,

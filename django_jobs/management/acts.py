@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from django_jobs import pauses, registry, report
+from django_jobs.engines import jobs_alias
 from django_jobs.engines.archive import archive as archive_of
 from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.management import given, text
@@ -16,7 +17,7 @@ from django_jobs.models import Job
 from django_jobs.models.schedule import UNREADABLE
 from django_jobs.queue import bulk, operate
 from django_jobs.queue.archive import REST, Round
-from django_jobs.schedules import status
+from django_jobs.schedules import holding, status
 
 Say = Callable[[str], None]
 
@@ -136,8 +137,11 @@ def run(options: dict[str, Any], say: Say) -> Answer:
         given.refuse(
             f"The schedule {schedule.name!r} is broken, so nothing was made: {status.unreadable(error).reason}"
         )
+    held_by = holding.said(holding.holding(schedule, holding.pauses(jobs_alias())))
+    waits = f" It waits: {held_by}." if held_by else ""
     return Answer(
-        {"id": job.pk, "schedule": schedule.name}, [f"Job {job.pk} of the schedule {schedule.name!r} is made."]
+        {"id": job.pk, "schedule": schedule.name, "held_by": held_by},
+        [f"Job {job.pk} of the schedule {schedule.name!r} is made.{waits}"],
     )
 
 
