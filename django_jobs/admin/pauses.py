@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy
 from django_jobs import options, pausable, pauses
 from django_jobs.admin import shown
 from django_jobs.admin.nav import may_pause
+from django_jobs.admin.paused_schedules import paused_schedules
 from django_jobs.admin.pausing import ResumingAdmin, back_to
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, JobsError
@@ -184,7 +185,8 @@ class PauseAdmin(ResumingAdmin):
         return ("kind", "name", "until", "why", "by", "created_at")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": _("Pauses"), **(extra_context or {})})
+        found = {"title": _("Pauses"), "paused_schedules": paused_schedules(request)}
+        return super().changelist_view(request, {**found, **(extra_context or {})})
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> type[PauseForm]:
         form: Any = super().get_form(request, *args, **kwargs)  # a class of this request's own

@@ -12,6 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 import django_jobs
+from django_jobs.admin import paused_schedules
+from django_jobs.admin.figures import NOTHING
 from django_jobs.models import Pause, Schedule, Worker
 from django_jobs.models.clock import database_now, from_row
 from tests.admin.conftest import As
@@ -210,6 +212,29 @@ def test_a_pause_is_ended_by_a_post_of_our_own_page_only(as_user: As) -> None:
     given = {"kind": "queue", "name": "mail", "csrfmiddlewaretoken": token[1]}
     assert site.client.post(RESUME, {**given, "next": "https://elsewhere.example/"})["Location"] == LIST
     assert rows(site) == []
+
+
+def test_paused_schedules_are_listed_with_who_paused_them_why_and_since_when(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Paused schedules none A schedule is paused and resumed on its page" in text(site.client.get(LIST))
+    made = [Schedule(name=f"nightly {n}", type=nothing.name, expression="30 2 * * *", enabled=n > 1) for n in range(3)]
+    for schedule in made:
+        schedule.save(using=site.alias)
+    made[2].pause(by="eve", why="<b>holidays</b>")
+    shown = site.client.get(LIST).content.decode().partition('id="paused-schedules"')[2].partition("</section>")[0]
+    nobody, somebody = (unescape(text(line)) for line in re.findall("<tr>.*?</tr>", shown)[-2:])
+    assert nobody.startswith(f"nightly 1 {NOTHING} {NOTHING} ")
+    assert re.fullmatch(r"nightly 2 <b>holidays</b> eve 0(\.\d)? s ago", somebody)
+    assert f'href="{reverse("admin:django_jobs_schedule_change", args=[made[2].pk])}"' in shown
+    monkeypatch.setattr(paused_schedules, "SHOWN", 2)
+    shown = text(site.client.get(LIST))
+    assert "nightly 2" not in shown
+    assert "There are more." in shown
+
+
+def test_who_may_not_see_schedules_is_told_of_no_paused_one(as_user: As) -> None:
+    assert "Paused schedules" not in text(as_user("pause_queue").client.get(LIST))
 
 
 # In one of them it is always another day than in UTC.
