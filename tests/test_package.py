@@ -40,6 +40,7 @@ LAYERS = [
     ["models"],
     ["registry", "options"],
     ["calls", "redact"],
+    ["redact_folded"],
     ["engines"],
     ["log", "tracing"],
     ["notify"],
