@@ -93,7 +93,8 @@ def may_see_jobs(site: admin.AdminSite, request: HttpRequest) -> bool:
 
 
 def with_condition(schedules: Iterable[Any], request: HttpRequest, sees_jobs: bool) -> list[Any]:
-    """Return the schedules, each with `now`, its `condition`, why, its state row as `held` and whether its last job is there.
+    """Return the schedules, each with `now`, its `condition` and `why`, the `pauses` that hold its jobs, its state row as
+    `held` and whether its last job is there.
 
     `sees_jobs` is whether they are for somebody who may.
     """
@@ -102,7 +103,8 @@ def with_condition(schedules: Iterable[Any], request: HttpRequest, sees_jobs: bo
     for schedule in found:
         schedule.now = from_row(schedule.clock, schedule._state.db)
         schedule.condition = condition(schedule, schedule.now, pauses)
-        schedule.why = why(request, schedule, schedule.condition, pauses)
+        schedule.why = why(schedule.condition)
+        schedule.pauses = pauses_of(request, schedule, pauses)
         schedule.held = getattr(schedule, "state", None)
         schedule.sees_jobs = sees_jobs
     ids = [schedule.held.last_job for schedule in found if schedule.held and schedule.held.last_job]
@@ -119,13 +121,15 @@ def condition(schedule: Any, now: datetime, pauses: Sequence[Any]) -> status.Con
     return unreadable or status.condition(schedule, now, pauses)
 
 
-def why(request: HttpRequest, schedule: Schedule, found: status.Condition, pauses: Sequence[Any]) -> str:
-    """Return why a schedule is in its state, and which pauses hold its jobs, whatever its state is."""
+def why(found: status.Condition) -> str:
+    """Return why a schedule is in its state; which pauses hold its jobs is said apart."""
+    return str(_("Its jobs are made, and wait.")) if found.state == "held" else found.reason
+
+
+def pauses_of(request: HttpRequest, schedule: Schedule, pauses: Sequence[Any]) -> str:
+    """Return which pauses hold the jobs of a schedule, whatever its own state is; empty for none."""
     held_by = holding.holding(schedule, pauses)
-    if not held_by:
-        return found.reason
-    said = _("Its jobs are made, and wait.") if found.state == "held" else found.reason
-    return format_html("{} {}", said, pausing.holding(request, held_by))
+    return pausing.holding(request, held_by) if held_by else ""
 
 
 def last_job(schedule: Any) -> str:

@@ -33,6 +33,7 @@ def panel(schedule: Any) -> dict[str, Any]:
     return {
         "badge": badge(schedule.condition),
         "reason": schedule.why,
+        "pauses": schedule.pauses,
         "wrong": wrong,
         "facts": list(_facts(schedule)),
         "counters": list(_counters(schedule)),

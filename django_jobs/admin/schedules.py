@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from html import unescape
 from typing import Any
 
 from django.contrib import admin, messages
@@ -13,8 +12,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html, format_html_join, strip_tags
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -66,11 +64,6 @@ def _times(schedule: Schedule) -> str:
     if schedule.every is None:
         return format_html('<span class="dj-call">{}</span>', schedule.expression)
     return _("every %s") % durations.spelled(schedule.every)
-
-
-def _plain(why: str) -> str:
-    """Return what is read of a reason, for a tooltip."""
-    return unescape(strip_tags(why)) if isinstance(why, SafeString) else why
 
 
 def _time(schedule: Any, word: str, value: datetime | None, job: str = "") -> str:
@@ -129,8 +122,9 @@ class ScheduleAdmin(ScheduleActsAdmin):
     @admin.display(description=gettext_lazy("state"))
     def condition(self, schedule: Any) -> str:
         why = schedule.why
-        small = format_html('<div class="dj-reason" title="{}">{}</div>', _plain(why), why) if why else ""
-        return format_html("{}{}", badge(schedule.condition), small)
+        small = format_html('<div class="dj-reason" title="{}">{}</div>', why, why) if why else ""
+        held = format_html('<div class="dj-reason dj-whole">{}</div>', schedule.pauses) if schedule.pauses else ""
+        return format_html("{}{}{}", badge(schedule.condition), small, held)
 
     @admin.display(description=gettext_lazy("next and last"))
     def times(self, schedule: Any) -> str:

@@ -69,6 +69,7 @@ def _line(asked: Asked, schedule: Any, pauses: Sequence[Any]) -> dict[str, Any]:
         "name": shown.schedule_link(schedule.pk, schedule.name),
         "type": shown.name(schedule.type) if schedule.type != schedule.name else "",
         "state": schedule_list.badge(condition),
-        "reason": schedule_list.why(asked.request, schedule, condition, pauses),
+        "reason": schedule_list.why(condition),
+        "pauses": schedule_list.pauses_of(asked.request, schedule, pauses),
         "next": zoned.line(due, schedule.timezone, asked.now) if due else shown.NOTHING,
     }
