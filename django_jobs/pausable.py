@@ -9,14 +9,15 @@ from django_jobs import registry
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.depths import depths
 from django_jobs.engines.parked import parked
-from django_jobs.models import Pause, Schedule, Worker
+from django_jobs.models import Pause, Schedule, Stat, StatTotal, Worker
+from django_jobs.models.stat import MINUTE
 
 MOST_LIKE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Names of the code that runs here, of workers, of jobs that wait, of schedules and of pauses in force."""
+    """Names of the code that runs here, of workers, of jobs that wait or ran, of schedules and of pauses in force."""
 
     queues: set[str]
     types: set[str]
@@ -42,6 +43,11 @@ def known() -> Known:
     for served, can_run in Worker.objects.using(alias).values_list("queues", "types"):
         queues.update(served or ())
         types.update(can_run or ())
+    # By the statistics: the sums of those that were folded, and the minutes that were not.
+    for stats in (StatTotal.objects.using(alias), Stat.objects.using(alias).filter(seconds=MINUTE)):
+        for queue, type_ in stats.values_list("queue", "type").distinct():
+            queues.add(queue)
+            types.add(type_)
     for queue, type_ in Schedule.objects.using(alias).values_list("queue", "type").distinct().order_by():
         queues.update({queue} - {""})
         types.add(type_)

@@ -32,9 +32,7 @@ def test_pause_and_resume_by_command(engine: Engine) -> None:
     row = Pause.objects.using(engine.alias).get()
     assert (row.kind, row.name, row.by, row.why) == ("queue", "letters", "ada", "paper")
     assert ran.out.startswith("The queue 'letters' is paused until ")
-    assert ran.err.startswith(
-        "No queue 'letters' is known to the code, a worker, a schedule or a job that waits. It is paused"
-    )
+    assert ran.err.startswith("No queue 'letters' is known to the code, a worker, a schedule or a job. It is paused")
     state = Ran("status", "--json").data["pauses"]
     assert [(item["name"], 1790 < item["seconds_left"] <= 1800) for item in state] == [("letters", True)]
     assert "Paused: queue 'letters' by ada, for " in Ran("status").out
@@ -49,7 +47,7 @@ def test_pause_and_resume_by_command(engine: Engine) -> None:
         "",
     )
     ran = Ran("pause", "--type", f"{nothing.name}s")
-    assert f"waits; did you mean '{nothing.name}'" in ran.err
+    assert f"a job; did you mean '{nothing.name}'" in ran.err
     assert ran.code == 0
 
 

@@ -170,7 +170,7 @@ def _unknown(kind: str, name: str) -> str:
     what = "queue" if kind == "queue" else "job type"
     like = " or ".join(map(repr, known.like(kind, name)))
     meant = f"; did you mean {like}?" if like else "."
-    return f"No {what} {name!r} is known to the code, a worker, a schedule or a job that waits{meant}"
+    return f"No {what} {name!r} is known to the code, a worker, a schedule or a job{meant}"
 
 
 def _who() -> str:

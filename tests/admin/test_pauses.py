@@ -14,10 +14,10 @@ from django.utils import timezone
 import django_jobs
 from django_jobs.admin import paused_schedules
 from django_jobs.admin.figures import NOTHING
-from django_jobs.models import Pause, Schedule, Worker
+from django_jobs.models import Pause, Schedule, StatTotal, Worker
 from django_jobs.models.clock import database_now, from_row
 from tests.admin.conftest import As
-from tests.admin.front import cells, front
+from tests.admin.front import cells, front, stat
 from tests.admin.site import Site, messages, text
 from tests.app.jobs import nothing
 
@@ -90,15 +90,17 @@ def test_what_is_asked_says_which_name_may_be_meant(site: Site, kind: str, calle
     assert (rows(site), confirmation(answer)) == ([], f"{kind} {called}")
 
 
-def test_names_of_jobs_that_wait_of_workers_and_of_schedules_are_known(site: Site) -> None:
+def test_names_of_jobs_that_wait_or_ran_of_workers_and_of_schedules_are_known(site: Site) -> None:
     site.make(queue="waiting")
     site.make(queue="parked", type="shop.parked", parked="type")
     Worker.objects.using(site.alias).create(
         id="w1", host="h", pid=1, supervisor_pid=1, types=["shop.of_a_worker"], threads=1, queues=["served"]
     )
     Schedule(name="a", type=nothing.name, expression="30 2 * * *", queue="planned").save(using=site.alias)
-    known = [("queue", name) for name in ("waiting", "parked", "served", "planned")]
-    known += [("type", name) for name in ("shop.parked", "shop.of_a_worker")]
+    stat(site, 2, queue="counted", type="shop.counted")
+    StatTotal.objects.using(site.alias).create(queue="summed", type="shop.summed")
+    known = [("queue", name) for name in ("waiting", "parked", "served", "planned", "counted", "summed")]
+    known += [("type", name) for name in ("shop.parked", "shop.of_a_worker", "shop.counted", "shop.summed")]
     for kind, name in known:
         assert confirmation(add(site, kind=kind, called=name)) is None
     assert [row[:2] for row in rows(site)] == sorted(known)
