@@ -79,7 +79,7 @@ def test_a_name_that_nothing_has_is_asked_about_and_paused_once_that_name_is_con
     ("kind", "called", "says"),
     [
         ("type", nothing.name[:-1], f"No job type is called {nothing.name[:-1]}. Did you mean {nothing.name}"),
-        ("type", "qqqqqq", "No job type is called qqqqqq. Its name"),
+        ("type", "qqqqqq", "No job type is called qqqqqq."),
         ("type", "default", "No job type is called default. A queue is called so: choose “queue” above."),
         ("queue", nothing.name, f"No queue is called {nothing.name}. A job type is called so: choose “type” above."),
     ],
@@ -87,6 +87,7 @@ def test_a_name_that_nothing_has_is_asked_about_and_paused_once_that_name_is_con
 def test_what_is_asked_says_which_name_may_be_meant(site: Site, kind: str, called: str, says: str) -> None:
     answer = add(site, kind=kind, called=called)
     assert says in text(answer)
+    assert ("Did you mean" in text(answer)) == ("Did you mean" in says)
     assert (rows(site), confirmation(answer)) == ([], f"{kind} {called}")
 
 
