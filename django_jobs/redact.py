@@ -98,9 +98,9 @@ def text(given: str, secrets: Iterable[str] = ()) -> str:
     found = tuple(secrets)
     if len(found) > MOST_SECRETS:
         return MARK
-    for secret in _spelled(found):
+    for secret in spelled(found):
         given = given.replace(secret, MARK)
-    return _without(given, spans(given, words))
+    return without(given, spans(given, words))
 
 
 def texts(given: Any, secrets: Iterable[str] = ()) -> Any:
@@ -176,7 +176,7 @@ def _masked_text(type_name: str, payload: str, hidden: list[Any]) -> str:
     ]
     found = sorted([*(Span(item.start, item.end) for item in placed if item.hidden), *inside, *named])
     hidden += (_read(payload[start:end]) for start, end in found)
-    return _without(payload, found)
+    return without(payload, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def _read(part: str) -> Any:
         return part.strip("\"'")
 
 
-def _without(given: str, found: Iterable[Span]) -> str:
+def without(given: str, found: Iterable[Span]) -> str:
     parts, after = [], 0
     for start, end in found:
         parts += [given[after:start], MARK]
@@ -233,7 +233,7 @@ def _atoms(hidden: list[Any]) -> Iterator[str]:
 
 
 @lru_cache(maxsize=100)
-def _spelled(found: tuple[str, ...]) -> tuple[str, ...]:
+def spelled(found: tuple[str, ...]) -> tuple[str, ...]:
     """Return secrets also as reprs, JSON and addresses spell them, and each long line of one that has lines; longest first."""
     ways = {
         way

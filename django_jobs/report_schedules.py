@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Schedule, ScheduleState
 from django_jobs.models.clock import database_now, from_row
-from django_jobs.schedules import code, rows, status
+from django_jobs.schedules import code, holding, rows, status
 from django_jobs.schedules.definition import alias_of
 from django_jobs.schedules.firing import offset
 from django_jobs.schedules.overrides import overrides
@@ -35,16 +35,18 @@ def schedules(
 ) -> list[dict[str, Any]]:
     """Return schedules by name, at most `limit`, each with its next `count` slots, in its own zone unless told another."""
     alias = jobs_alias()
-    now = database_now(alias)
+    now, pauses = database_now(alias), holding.pauses(alias)
     found: list[dict[str, Any]] = []
     for name, schedule in _read(alias, ids):
         broken = isinstance(schedule, Exception)
-        condition = status.unreadable(schedule) if broken else status.condition(schedule, now)
+        condition = status.unreadable(schedule) if broken else status.condition(schedule, now, pauses)
         if state not in (None, condition.state):
             continue
         if len(found) == limit:
             break
-        found.append(_unreadable(name, condition) if broken else _row(schedule, condition, now, count, shown_in))
+        held_by = "" if broken else holding.said(holding.holding(schedule, pauses))
+        row = _unreadable(name, condition) if broken else _row(schedule, condition, now, count, shown_in)
+        found.append({**row, "held_by": held_by})
     return found
 
 

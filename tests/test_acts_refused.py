@@ -32,7 +32,7 @@ def test_pause_and_resume_by_command(engine: Engine) -> None:
     row = Pause.objects.using(engine.alias).get()
     assert (row.kind, row.name, row.by, row.why) == ("queue", "letters", "ada", "paper")
     assert ran.out.startswith("The queue 'letters' is paused until ")
-    assert "No job type uses the queue 'letters'" in ran.err
+    assert ran.err.startswith("No queue 'letters' is known to the code, a worker, a schedule or a job. It is paused")
     state = Ran("status", "--json").data["pauses"]
     assert [(item["name"], 1790 < item["seconds_left"] <= 1800) for item in state] == [("letters", True)]
     assert "Paused: queue 'letters' by ada, for " in Ran("status").out
@@ -46,7 +46,18 @@ def test_pause_and_resume_by_command(engine: Engine) -> None:
         f"The type '{nothing.name}' is paused until it is resumed. What runs goes on.\n",
         "",
     )
-    assert "No job type 'x' is known here" in Ran("pause", "--type", "x").err
+    ran = Ran("pause", "--type", f"{nothing.name}s")
+    assert f"a job; did you mean '{nothing.name}'" in ran.err
+    assert ran.code == 0
+
+
+@alone
+def test_a_name_that_nothing_has_is_refused_if_only_known_ones_are_to_be_paused(engine: Engine) -> None:
+    ran = Ran("pause", "--queue", "defualt", "--known")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.error.endswith("; did you mean 'default'? Nothing was paused.")
+    assert not Pause.objects.using(engine.alias).exists()
+    assert Ran("pause", "--queue", "default", "--known").code == 0
 
 
 @alone

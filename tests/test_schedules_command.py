@@ -13,6 +13,7 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
+import django_jobs
 from django_jobs import report_schedules
 from django_jobs.management import text_schedules
 from django_jobs.management.commands import jobs
@@ -120,6 +121,27 @@ def test_each_state_is_shown_with_its_reason_and_can_be_asked_for(engine: Engine
     assert "Time zone 'Mars' is not known here" in rows["wrong"]["reason"]
     assert "start `manage.py runworkers`" in rows["late"]["reason"]
     assert Ran("schedules", "--state", "ok", "late").out == "No schedule matches.\n"
+
+
+@alone
+def test_one_whose_jobs_a_pause_holds_is_held_and_can_be_asked_for(engine: Engine) -> None:
+    for name, queue in (("fine", "other"), ("here", "mail"), ("late", "mail")):
+        make(engine, name, "30 2 * * *", queue=queue)
+    alter(engine, "late", next_run_at=clock(engine) - timedelta(minutes=5))
+    django_jobs.pause(queue="mail", until=datetime(2126, 1, 2, 3, 4, tzinfo=UTC))
+    held_by = "the queue 'mail' is paused until 2126-01-02T03:04:00+00:00"
+    assert {name: (row["state"], row["held_by"], len(row["next"])) for name, row in by_name().items()} == {
+        "fine": ("ok", "", 1), "here": ("held", held_by, 1), "late": ("overdue", held_by, 1),
+    }  # fmt: skip
+    assert list(by_name("--state", "held")) == ["here"]
+    said = Ran("schedules").out.splitlines()
+    assert f"    held: Its jobs are made, and wait: {held_by}." in said
+    assert f"    its jobs are held: {held_by}" in said
+    ran = Ran("run", "here")
+    assert (
+        ran.out
+        == f"Job {Job.objects.using(engine.alias).get().pk} of the schedule 'here' is made. It waits: {held_by}.\n"
+    )
 
 
 BROKEN = [
@@ -318,7 +340,7 @@ def test_however_many_there_are_the_number_of_queries_is_the_same(engine: Engine
         with CaptureQueriesContext(connections[engine.alias]) as queries:
             Ran("schedules", "--next", "3")
         counts.append(len(queries))
-    assert counts[0] == counts[1] == counts[2] <= 3
+    assert counts[0] == counts[1] == counts[2] <= 4
 
 
 @alone
@@ -352,7 +374,7 @@ def test_without_a_schedule_it_says_so(engine: Engine) -> None:
         ("schedules --next 101", "'101' is not a number of slots (--next): give a whole number from 1 to 100."),
         ("schedules --tz Mars", "--tz: Time zone 'Mars' is not known here; give a name of the IANA database"),
         ("schedules --tz=", "--tz: Time zone '' is not known here; give a name of the IANA database"),
-        ("schedules --state good", "--state is 'good'; give one of ok, overdue, paused, broken, orphaned."),
+        ("schedules --state good", "--state is 'good'; give one of ok, overdue, held, paused, broken, orphaned."),
         ("schedules a none", "There is no schedule 'none'; `jobs schedules` lists those that there are."),
         ("schedules \udcff", "the name of a schedule"),
         ("run none", "There is no schedule 'none'; `jobs schedules` lists those that there are."),
@@ -411,7 +433,7 @@ def test_run_makes_a_job_and_says_which_and_the_next_slot_stays(
     assert ScheduleState.objects.using(engine.alias).values().get() == before
     assert caplog.messages == [f"Schedule a is run now, as job {job.pk}, by ada: the first was wrong"]
     again = Ran("run", "a", "--json").data
-    assert again == {"id": Job.objects.using(engine.alias).latest("id").pk, "schedule": "a"}
+    assert again == {"id": Job.objects.using(engine.alias).latest("id").pk, "schedule": "a", "held_by": ""}
 
 
 @alone

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs import options, pauses
+from django_jobs import options, pausable, pauses
 from django_jobs.admin import shown
-from django_jobs.admin.filters import known_queues, known_types
 from django_jobs.admin.nav import may_pause
+from django_jobs.admin.paused_schedules import paused_schedules
 from django_jobs.admin.pausing import ResumingAdmin, back_to, said
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, JobsError
@@ -46,13 +46,25 @@ class NameInput(forms.TextInput):
     """Suggests the queues and types that are known."""
 
     def render(self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None) -> SafeString:
-        known = [(queue, _("queue")) for queue in sorted(known_queues())]
-        known += [(type_, _("type")) for type_ in sorted(known_types())]
+        found = pausable.known()
+        known = [(queue, _("queue")) for queue in sorted(found.queues)]
+        known += [(type_, _("type")) for type_ in sorted(found.types)]
         return format_html(
             '{}<datalist id="known-names">{}</datalist>',
             super().render(name, value, {**(attrs or {}), "list": "known-names"}, renderer),
             format_html_join("", '<option value="{}">{}</option>', known),
         )
+
+
+class Nevertheless(forms.CheckboxInput):
+    """Confirms one name: ticked for another it says nothing."""
+
+    def __init__(self, asked: str) -> None:
+        super().__init__(check_test=lambda value: False)
+        self.asked = asked
+
+    def format_value(self, value: Any) -> str:
+        return self.asked
 
 
 class PauseForm(_Form):
@@ -67,9 +79,13 @@ class PauseForm(_Form):
         max_length=255,
         widget=NameInput(attrs={"class": "vTextField"}),
         help_text=gettext_lazy(
-            "Of a queue, or of a type as the list of jobs shows it, like shop.jobs.send_receipt. Those that are known here or "
-            "to a worker are suggested."
+            "Of a queue, or of a type as the list of jobs shows it, like shop.jobs.send_receipt. Those that are known are "
+            "suggested."
         ),
+    )
+    # Of a name that nothing has: which one it is that is meant all the same.
+    nevertheless = forms.CharField(
+        label=gettext_lazy("Pause it nevertheless"), required=False, widget=forms.HiddenInput
     )
 
     class Meta:
@@ -84,6 +100,8 @@ class PauseForm(_Form):
             self.add_error("until", _("Give this or a choice above, not both."))
         if {"kind", "called"} <= values.keys():
             self._refuse("called", self._check_name)
+        if not self.errors and (doubt := self._doubt()):
+            self.add_error("called", doubt)
         if not self.errors:
             # Done here: whether the time is past is known to the statement that stores it, and to nothing before.
             self._refuse("until", self._pause)
@@ -101,11 +119,34 @@ class PauseForm(_Form):
         else:
             options.text(self.cleaned_data["called"], "type")
 
+    def _doubt(self) -> str:
+        """Return what is to be asked of a name that nothing has; the form asks for a confirmation then."""
+        kind, name = self.cleaned_data["kind"], self.cleaned_data["called"]
+        known = pausable.known()
+        asked = f"{kind} {name}"
+        if name in known.of(kind) or self.cleaned_data.get("nevertheless") == asked:
+            return ""
+        self.fields["nevertheless"].widget = Nevertheless(asked)
+        return " ".join(_doubts(kind, name, known))
+
     def _pause(self) -> None:
         values = self.cleaned_data
         what = {values["kind"]: values["called"]}
         until = values["until"] or _end(values.get("lasts", ""))
         self.paused = pauses.pause(**what, until=until, why=values["why"], by=self.by)
+
+
+def _doubts(kind: str, name: str, known: pausable.Known) -> Iterator[str]:
+    if kind == Pause.Kind.QUEUE:
+        yield _("No queue is called %s.") % name
+        other = _("A job type is called so: choose “type” above.") if name in known.types else ""
+    else:
+        yield _("No job type is called %s.") % name
+        other = _("A queue is called so: choose “queue” above.") if name in known.queues else ""
+    if other:
+        yield other
+    elif like := known.like(kind, name):
+        yield _("Did you mean %s?") % ", ".join(like)
 
 
 def _end(lasts: str) -> float | datetime | None:
@@ -141,11 +182,12 @@ class PauseAdmin(ResumingAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Pause | None = None) -> tuple[str, ...]:
         if obj is None:
-            return ("kind", "called", "lasts", "until", "why")
+            return ("kind", "called", "nevertheless", "lasts", "until", "why")
         return ("kind", "name", "until", "why", "by", "created_at")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {"title": _("Pauses"), **(extra_context or {})})
+        found = {"title": _("Pauses"), "paused_schedules": paused_schedules(request)}
+        return super().changelist_view(request, {**found, **(extra_context or {})})
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> type[PauseForm]:
         form: Any = super().get_form(request, *args, **kwargs)  # a class of this request's own
@@ -154,10 +196,7 @@ class PauseAdmin(ResumingAdmin):
 
     def save_model(self, request: HttpRequest, obj: Pause, form: Any, change: bool) -> None:
         """Take over what the form has paused."""
-        values, found = form.cleaned_data, form.paused
-        obj.pk, obj.name = found.pk, found.name
-        if values["called"] not in (known_queues() if values["kind"] == Pause.Kind.QUEUE else known_types()):
-            messages.warning(request, _("Nothing here or at a live worker is named %r; is it spelled so?") % found.name)
+        obj.pk, obj.name = form.paused.pk, form.paused.name
 
     def delete_model(self, request: HttpRequest, obj: Pause) -> None:
         try:

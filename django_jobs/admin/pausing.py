@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
@@ -21,7 +21,7 @@ from django_jobs import pauses
 from django_jobs.admin import shown
 from django_jobs.admin.addresses import address
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.admin.nav import may_pause
+from django_jobs.admin.nav import may_pause, sees
 from django_jobs.engines import jobs_alias
 from django_jobs.models import Pause
 
@@ -77,7 +77,7 @@ def _shown(row: Any, resume_url: str) -> InForce:
         kind=row.kind,
         kind_label=str(row.get_kind_display()),
         name=row.name,
-        until=_until(row) if row.until else "",
+        until=until(row) if row.until else "",
         since=shown.age(row.created_at, row.clock),
         by=row.by,
         why=row.why,
@@ -85,7 +85,7 @@ def _shown(row: Any, resume_url: str) -> InForce:
     )
 
 
-def _until(row: Any) -> str:
+def until(row: Any) -> str:
     """Return the minute in which a pause ends; the exact time is the tooltip of how far that is."""
     minute, far = shown.exact(row.until)[:16], shown.age(row.until, row.clock)
     return format_html('<span class="nowrap">{}</span> <span class="quiet nowrap">({})</span>', minute, far)
@@ -94,6 +94,21 @@ def _until(row: Any) -> str:
 def said(pause: Pause) -> str:
     """Return what a pause is of, in the reader's language."""
     return f"{pause.get_kind_display()} {pause.name}"
+
+
+def holding(request: HttpRequest, held_by: Sequence[Any]) -> str:
+    """Return which pauses hold jobs, each a link for who may see it, and until when."""
+    lines = ((row.get_kind_display(), _link(request, row), _end(row)) for row in held_by)
+    return format_html("{} {}.", _("Paused:"), format_html_join(", ", "{} {} {}", lines))
+
+
+def _link(request: HttpRequest, row: Any) -> str:
+    url = address("django_jobs_pause_change", row.pk) if sees(request, Pause) else ""
+    return format_html('<a href="{}">{}</a>', url, shown.name(row.name)) if url else shown.name(row.name)
+
+
+def _end(row: Any) -> str:
+    return format_html(_("until {}"), until(row)) if row.until else _("until it is resumed")
 
 
 def back_to(request: HttpRequest, otherwise: str) -> str:

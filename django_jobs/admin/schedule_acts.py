@@ -15,7 +15,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin import shown
+from django_jobs.admin import pausing, shown
 from django_jobs.admin.addresses import address
 from django_jobs.admin.schedule_form import label
 from django_jobs.admin.why import WhyAdmin, recorded, ticked, why_of
@@ -23,7 +23,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobsError
 from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.queue.sought import numbered
-from django_jobs.schedules import operate, status
+from django_jobs.schedules import holding, operate, status
 from django_jobs.schedules.faults import said
 from django_jobs.texts import translated
 
@@ -117,7 +117,7 @@ class ScheduleActsAdmin(WhyAdmin):
             if schedule is None:
                 raise NothingToDo(_("There is no schedule %d.") % pk)
             try:
-                what, text = _ACTS[act](schedule, why, request.user.get_username())
+                what, text = _ACTS[act](request, schedule, why, request.user.get_username())
             except JobsError as error:
                 raise Refused(translated(error)) from None
             except ValidationError as error:
@@ -129,27 +129,29 @@ class ScheduleActsAdmin(WhyAdmin):
         return text
 
 
-def _pause(schedule: Schedule, why: str, by: str) -> Did:
+def _pause(request: HttpRequest, schedule: Schedule, why: str, by: str) -> Did:
     if not schedule.enabled:
         raise NothingToDo(_("Schedule %s is paused already.") % schedule)
     schedule.pause(why=why, by=by)
     return lambda: _("Paused"), _("Schedule %s was paused.") % schedule
 
 
-def _resume(schedule: Schedule, why: str, by: str) -> Did:
+def _resume(request: HttpRequest, schedule: Schedule, why: str, by: str) -> Did:
     if schedule.enabled:
         raise NothingToDo(_("Schedule %s is not paused.") % schedule)
     schedule.resume(why=why, by=by)
     return lambda: _("Resumed"), _("Schedule %s was resumed; it makes jobs for the slots from now on.") % schedule
 
 
-def _run(schedule: Schedule, why: str, by: str) -> Did:
+def _run(request: HttpRequest, schedule: Schedule, why: str, by: str) -> Did:
     job = schedule.run_now(why=why, by=by)
     made = format_html(_("Job {} of {} was made."), shown.job_link(job.pk), schedule)
+    if held_by := holding.holding(schedule, holding.pauses(jobs_alias())):
+        made = format_html("{} {} {}", made, _("It waits for the end of a pause."), pausing.holding(request, held_by))
     return lambda: _("Ran now, as job %d") % job.pk, made
 
 
-def _as_code(schedule: Schedule, why: str, by: str) -> Did:
+def _as_code(request: HttpRequest, schedule: Schedule, why: str, by: str) -> Did:
     fields = operate.take_back(schedule, why=why, by=by)
     if not fields:
         raise NothingToDo(_("Schedule %s is as the code says.") % schedule)
@@ -164,7 +166,7 @@ def _as_code(schedule: Schedule, why: str, by: str) -> Did:
     )
 
 
-_ACTS: dict[str, Callable[[Schedule, str, str], Did]] = {
+_ACTS: dict[str, Callable[[HttpRequest, Schedule, str, str], Did]] = {
     "pause": _pause,
     "resume": _resume,
     "run": _run,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -12,17 +13,18 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs.admin import shown
+from django_jobs.admin import pausing, shown
 from django_jobs.admin.filters import TypeFilter
 from django_jobs.engines import jobs_alias
 from django_jobs.models import ArchivedJob, Job
 from django_jobs.models.clock import database_now, from_row
 from django_jobs.models.schedule import UNREADABLE, Schedule
-from django_jobs.schedules import status
+from django_jobs.schedules import holding, status
 
 LABELS = {
     "ok": _("ok"),
     "overdue": _("overdue"),
+    "held": _("held"),
     "paused": _("paused"),
     "broken": _("broken"),
     "orphaned": _("orphaned"),
@@ -62,8 +64,8 @@ FILTERED = {str(found.parameter_name) for found in FILTERS}
 class ScheduleChangeList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        sees_jobs = may_see_jobs(self.model_admin.admin_site, request)
-        self.result_list = with_condition(_read(self.result_list, self.queryset), sees_jobs)
+        rows = _read(self.result_list, self.queryset)
+        self.result_list = with_condition(rows, request, may_see_jobs(self.model_admin.admin_site, request))
         self.full_result_count = self.result_count  # else the search says a number that may be the limit
 
 
@@ -90,15 +92,19 @@ def may_see_jobs(site: admin.AdminSite, request: HttpRequest) -> bool:
     return bool(site.get_model_admin(Job).has_view_permission(request))
 
 
-def with_condition(schedules: Iterable[Any], sees_jobs: bool) -> list[Any]:
-    """Return the schedules, each with `now`, its `condition`, its state row as `held` and whether its last job is there.
+def with_condition(schedules: Iterable[Any], request: HttpRequest, sees_jobs: bool) -> list[Any]:
+    """Return the schedules, each with `now`, its `condition` and `why`, the `pauses` that hold its jobs, its state row as
+    `held` and whether its last job is there.
 
     `sees_jobs` is whether they are for somebody who may.
     """
     found = list(schedules)
+    pauses = holding.pauses(jobs_alias()) if found else []
     for schedule in found:
         schedule.now = from_row(schedule.clock, schedule._state.db)
-        schedule.condition = getattr(schedule, "unreadable", None) or status.condition(schedule, schedule.now)
+        schedule.condition = condition(schedule, schedule.now, pauses)
+        schedule.why = why(schedule.condition)
+        schedule.pauses = pauses_of(request, schedule, pauses)
         schedule.held = getattr(schedule, "state", None)
         schedule.sees_jobs = sees_jobs
     ids = [schedule.held.last_job for schedule in found if schedule.held and schedule.held.last_job]
@@ -108,6 +114,22 @@ def with_condition(schedules: Iterable[Any], sees_jobs: bool) -> list[Any]:
     for schedule in found:
         schedule.has_last_job = bool(schedule.held) and schedule.held.last_job in there
     return found
+
+
+def condition(schedule: Any, now: datetime, pauses: Sequence[Any]) -> status.Condition:
+    unreadable: status.Condition | None = getattr(schedule, "unreadable", None)
+    return unreadable or status.condition(schedule, now, pauses)
+
+
+def why(found: status.Condition) -> str:
+    """Return why a schedule is in its state; which pauses hold its jobs is said apart."""
+    return str(_("Its jobs are made, and wait.")) if found.state == "held" else found.reason
+
+
+def pauses_of(request: HttpRequest, schedule: Schedule, pauses: Sequence[Any]) -> str:
+    """Return which pauses hold the jobs of a schedule, whatever its own state is; empty for none."""
+    held_by = holding.holding(schedule, pauses)
+    return pausing.holding(request, held_by) if held_by else ""
 
 
 def last_job(schedule: Any) -> str:

@@ -32,7 +32,8 @@ def panel(schedule: Any) -> dict[str, Any]:
     wrong = "" if schedule.condition.state == "broken" else status.fault(schedule)
     return {
         "badge": badge(schedule.condition),
-        "reason": schedule.condition.reason,
+        "reason": schedule.why,
+        "pauses": schedule.pauses,
         "wrong": wrong,
         "facts": list(_facts(schedule)),
         "counters": list(_counters(schedule)),

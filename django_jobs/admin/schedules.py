@@ -123,9 +123,10 @@ class ScheduleAdmin(ScheduleActsAdmin):
 
     @admin.display(description=gettext_lazy("state"))
     def condition(self, schedule: Any) -> str:
-        reason = schedule.condition.reason
-        small = format_html('<div class="dj-reason" title="{}">{}</div>', reason, reason) if reason else ""
-        return format_html("{}{}", badge(schedule.condition), small)
+        why = schedule.why
+        small = format_html('<div class="dj-reason" title="{}">{}</div>', why, why) if why else ""
+        held = format_html('<div class="dj-reason dj-whole">{}</div>', schedule.pauses) if schedule.pauses else ""
+        return format_html("{}{}{}", badge(schedule.condition), small, held)
 
     @admin.display(description=gettext_lazy("next and last"))
     def times(self, schedule: Any) -> str:
@@ -205,7 +206,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
     def _of_stored(self, request: HttpRequest, pk: int) -> dict[str, Any]:
         """Return what the page says of the row, whatever a form that was sent would make of it."""
         sees_jobs = may_see_jobs(self.admin_site, request)
-        (schedule,) = with_condition(self.get_queryset(request).filter(pk=pk), sees_jobs)
+        (schedule,) = with_condition(self.get_queryset(request).filter(pk=pk), request, sees_jobs)
         may_change = self.has_change_permission(request, schedule)
         return {
             "title": _("Schedule %s") % schedule,

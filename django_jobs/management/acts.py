@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from django_jobs import pauses, registry, report
+from django_jobs import pausable, pauses, report
+from django_jobs.engines import jobs_alias
 from django_jobs.engines.archive import archive as archive_of
 from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.management import given, text
@@ -16,7 +17,7 @@ from django_jobs.models import Job
 from django_jobs.models.schedule import UNREADABLE
 from django_jobs.queue import bulk, operate
 from django_jobs.queue.archive import REST, Round
-from django_jobs.schedules import status
+from django_jobs.schedules import holding, status
 
 Say = Callable[[str], None]
 
@@ -95,11 +96,15 @@ def pause(options: dict[str, Any], say: Say) -> Answer:
     kind, name = _what(options)
     if kind == "schedule":
         return _pause_schedule(name, options)
+    unknown = _unknown(kind, name)
+    if unknown and options["known"]:
+        given.refuse(f"{unknown} Nothing was paused.")
     try:
         row = pauses.pause(**{kind: name}, until=given.until(options), why=options["why"], by=_who())
     except InvalidJob as error:
         given.refuse(str(error))
-    _warn_of_unknown(kind, name, say)
+    if unknown:
+        say(f"{unknown} It is paused all the same; `jobs resume --{kind} {name}` takes it back.")
     found = next((item for item in report.pauses() if (item["kind"], item["name"]) == (row.kind, row.name)), None)
     end = f"until {found['until']}" if found and found["until"] else "until it is resumed"
     return Answer(found, [f"The {row.kind} {row.name!r} is paused {end}. What runs goes on."])
@@ -136,8 +141,11 @@ def run(options: dict[str, Any], say: Say) -> Answer:
         given.refuse(
             f"The schedule {schedule.name!r} is broken, so nothing was made: {status.unreadable(error).reason}"
         )
+    held_by = holding.said(holding.holding(schedule, holding.pauses(jobs_alias())))
+    waits = f" It waits: {held_by}." if held_by else ""
     return Answer(
-        {"id": job.pk, "schedule": schedule.name}, [f"Job {job.pk} of the schedule {schedule.name!r} is made."]
+        {"id": job.pk, "schedule": schedule.name, "held_by": held_by},
+        [f"Job {job.pk} of the schedule {schedule.name!r} is made.{waits}"],
     )
 
 
@@ -154,11 +162,15 @@ def _what(options: dict[str, Any]) -> tuple[str, str]:
     return named[0]
 
 
-def _warn_of_unknown(kind: str, name: str, say: Say) -> None:
-    if kind == "queue" and name not in registry.queues():
-        say(f"No job type uses the queue {name!r}; jobs may still be enqueued there by using(queue=...).")
-    if kind == "type" and registry.find(name) is None:
-        say(f"No job type {name!r} is known here; see `jobs list` for the types that there are jobs of.")
+def _unknown(kind: str, name: str) -> str:
+    """Return what is to be said of a name that nothing has; empty if something has it."""
+    known = pausable.known()
+    if name in known.of(kind):
+        return ""
+    what = "queue" if kind == "queue" else "job type"
+    like = " or ".join(map(repr, known.like(kind, name)))
+    meant = f"; did you mean {like}?" if like else "."
+    return f"No {what} {name!r} is known to the code, a worker, a schedule or a job{meant}"
 
 
 def _who() -> str:

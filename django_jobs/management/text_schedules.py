@@ -49,6 +49,8 @@ def when(row: dict[str, Any]) -> str:
 
 def _remarks(row: dict[str, Any]) -> list[str]:
     found = [f"{row['state']}: {' '.join(row['reason'].split())}"] if row["reason"] else []
+    if row["held_by"] and row["state"] != "held":
+        found.append(f"its jobs are held: {row['held_by']}")
     counted = [f"{row[name]} {name}" for name in COUNTS[1:] if row[name]]
     if counted:
         found.append(f"{row['fired']} fired, {', '.join(counted)}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext
@@ -16,6 +17,8 @@ from django_jobs.models.clock import from_row
 from django_jobs.schedules import code, definition
 from django_jobs.schedules.definition import alias_of
 from django_jobs.schedules.faults import said
+from django_jobs.schedules.holding import holding
+from django_jobs.schedules.holding import said as pauses_said
 from django_jobs.slots import Slot, Slots, Touched, touched
 from django_jobs.texts import Text, foreign, of, span
 from django_jobs.texts import text as _
@@ -26,8 +29,8 @@ OVERDUE = timedelta(seconds=10)
 CHANGES_SHOWN = 2
 START = _("start `manage.py runworkers` or `manage.py runscheduler`")
 
-State = Literal["ok", "paused", "orphaned", "broken", "overdue"]
-STATES: tuple[State, ...] = ("ok", "overdue", "paused", "broken", "orphaned")
+State = Literal["ok", "held", "paused", "orphaned", "broken", "overdue"]
+STATES: tuple[State, ...] = ("ok", "overdue", "held", "paused", "broken", "orphaned")
 
 
 class Condition(NamedTuple):
@@ -45,8 +48,8 @@ class Preview:
     changes: list[tuple[Change, Touched]]
 
 
-def condition(schedule: Schedule, now: datetime) -> Condition:
-    """Return the state of a stored schedule at the database's time `now`, its `state` being loaded."""
+def condition(schedule: Schedule, now: datetime, pauses: Sequence[Any] = ()) -> Condition:
+    """Return the state of a stored schedule at the database's time `now`, its `state` being loaded, with the pauses in force."""
     if not schedule.enabled:
         return Condition("paused", _paused(schedule, now))
     if is_orphaned(schedule):
@@ -65,6 +68,8 @@ def condition(schedule: Schedule, now: datetime) -> Condition:
     due = state.next_run_at or state.wake_at
     if due is not None and (late := now - from_row(due, alias_of(schedule))) > OVERDUE:
         return Condition("overdue", _overdue(state, late))
+    if held_by := holding(schedule, pauses):
+        return Condition("held", _("Its jobs are made, and wait: %s.", pauses_said(held_by)))
     return Condition("ok")
 
 

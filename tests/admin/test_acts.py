@@ -6,6 +6,7 @@ import pytest
 from django.urls import reverse
 
 from django_jobs.admin.jobs import JobAdmin
+from django_jobs.models import Worker
 from tests.admin.conftest import As
 from tests.admin.site import Site, messages, text
 
@@ -21,7 +22,21 @@ def test_a_job_that_ended_is_requeued_from_its_page(site: Site, status: str) -> 
     assert job.refresh().status == "ready"
     assert job.history[-1]["error"] == "by ada: the service is back"
     assert site.log() == [(str(job.pk), site.user, "Requeued: the service is back")]
-    assert "the service is back" in text(site.client.get(reverse("admin:django_jobs_job_history", args=[job.pk])))
+    shown = text(site.client.get(reverse("admin:django_jobs_job_history", args=[job.pk])))
+    assert "the service is back" in shown
+    assert "Nobody" not in shown
+
+
+def test_the_history_of_a_job_that_nobody_acted_on_says_so_and_leads_to_its_page(site: Site) -> None:
+    job = site.make("dead")
+    answer = site.client.get(reverse("admin:django_jobs_job_history", args=[job.pk]))
+    assert "Nobody acted on this job alone in the admin. Its runs, and what a bulk act or a command did" in text(answer)
+    page = reverse("admin:django_jobs_job_change", args=[job.pk])
+    assert f'are on <a href="{page}">its page</a>' in answer.content.decode()
+    assert "change history" not in text(answer)
+    other = Worker.objects.using(site.alias).create(id="w1", host="h", pid=1, supervisor_pid=1, types=[], threads=1)
+    answer = site.client.get(reverse("admin:django_jobs_worker_history", args=[other.pk]))
+    assert "Nobody acted on it in the admin." in text(answer)
 
 
 def test_a_waiting_job_is_cancelled_from_its_page_after_it_was_confirmed(site: Site) -> None:

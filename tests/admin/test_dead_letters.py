@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from django_jobs.admin import dead_letters
+from django_jobs.queue import error_text
 from tests.admin.conftest import As
 from tests.admin.site import Site, text
 from tests.app.jobs import log_in
@@ -114,6 +115,50 @@ def test_what_is_secret_in_the_arguments_is_masked_in_an_error_too_though_its_nu
     (group,) = groups(site)
     assert group.line == "KeyError: '•••' of # in # s"
     assert "line=" not in group.list_url
+
+
+def log_in_with(token: Any, **kwargs: Any) -> dict[str, Any]:
+    return {"args": ["eva", token], "kwargs": kwargs}
+
+
+def test_what_is_secret_in_any_job_of_a_group_is_masked_in_its_line(site: Site) -> None:
+    line = "KeyError: 's{}cret-by-place' at hunter of {}"
+    for number, payload in enumerate(
+        (log_in_with("s3cret-by-place"), log_in_with("other", deep=[{"Password": "hunter"}]), log_in_with("last"))
+    ):
+        site.make("dead", type=log_in.name, payload=payload, last_error=line.format(number, number))
+    site.make("dead", type="unknown", payload=log_in_with("x", password="hunter"), last_error="at hunter")
+    site.make("dead", type="unknown", payload=log_in_with("x"), last_error="at hunter")
+    first, second = groups(site)
+    assert (first.line, second.line) == ("KeyError: '•••' at ••• of #", "at •••")
+    assert [group.list_url.count("line=") + bool(group.requeue_url) for group in (first, second)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("token", "error", "line"),
+    [
+        ("p4ss w0rd", "at https://host/?q=p4ss%20w0rd", "at https://host/?q=•••"),
+        ("p4ss\"\\w0rd", 'at {"q": "p4ss\\"\\\\w0rd"}', 'at {"q": "•••"}'),
+        ("ab123456", "at ab123456 of 7", "at ••• of #"),
+        ("-----BEGIN-----\nMIIE78901/ab\n", "at MIIE78901/ab", "at •••"),
+        # Of a line that is longer the end is read, and begins within the secret.
+        ("long" * 5 + "s3cret", "long" * 5 + "s3cret" + ": x" * 160, "•••" + ": x" * 160),
+    ],
+)  # fmt: skip
+def test_a_secret_is_masked_in_a_folded_line_however_it_is_spelled(
+    site: Site, monkeypatch: pytest.MonkeyPatch, token: str, error: str, line: str
+) -> None:
+    monkeypatch.setattr(error_text, "END_READ", 490)
+    site.make("dead", type=log_in.name, payload=log_in_with(token), last_error=error)
+    assert [group.line for group in groups(site)] == [line]
+
+
+def test_a_name_of_redact_with_a_number_hides_what_a_line_says_after_it(site: Site, settings: Any) -> None:
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "REDACT": ["oauth2"]}
+    site.make("dead", last_error="OSError: oauth2=hunter refused")
+    assert [group.line for group in groups(site)] == ["OSError: oauth#=••• refused"]
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "REDACT": []}
+    assert [group.line for group in groups(site)] == ["OSError: oauth#=hunter refused"]
 
 
 def test_markup_in_a_type_or_an_error_is_shown_as_it_is_written(site: Site) -> None:

@@ -68,6 +68,11 @@ def row_of(site: Site, job: Job) -> Any:
     return found
 
 
+def test_the_form_says_what_of_arguments_is_checked(site: Site) -> None:
+    page = site.client.get(reverse("admin:django_jobs_job_edit", args=[make(site).pk]))
+    assert 'Their types are not: "17" is a text, 17 a number.' in html.unescape(text(page))
+
+
 def test_a_job_that_waits_is_edited_and_its_secrets_stay_unless_they_are_written_over(site: Site) -> None:
     job = make(site, priority=1, run_at=LATER)
     given = form(site, job)

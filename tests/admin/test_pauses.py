@@ -12,10 +12,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 import django_jobs
-from django_jobs.models import Pause, Worker
+from django_jobs.admin import paused_schedules
+from django_jobs.admin.figures import NOTHING
+from django_jobs.models import Pause, Schedule, StatTotal, Worker
 from django_jobs.models.clock import database_now, from_row
 from tests.admin.conftest import As
-from tests.admin.front import cells, front
+from tests.admin.front import cells, front, stat
 from tests.admin.site import Site, messages, text
 from tests.app.jobs import nothing
 
@@ -53,11 +55,56 @@ def test_what_is_paused_is_paused_anew(site: Site) -> None:
     assert rows(site) == [("queue", "default", "ada", "new")]
 
 
-def test_a_name_that_nothing_has_is_paused_with_a_warning(site: Site) -> None:
+def confirmation(answer: Any) -> str | None:
+    """Return what the box of a form stands for that asks again, as a browser would send it."""
+    box = re.search(r'<input type="checkbox" name="nevertheless" value="([^"]*)"[^>]*>', answer.content.decode())
+    assert box is None or "checked" not in box[0]
+    return unescape(box[1]) if box else None
+
+
+def test_a_name_that_nothing_has_is_asked_about_and_paused_once_that_name_is_confirmed(site: Site) -> None:
     answer = add(site, called="defualt")
-    assert "is it spelled so?" in messages(answer)[0]
-    assert [row[1] for row in rows(site)] == ["defualt"]
-    assert not any("spelled" in message for message in messages(add(site)))
+    assert "No queue is called defualt. Did you mean default?" in text(answer)
+    assert "Pause it nevertheless" in text(answer)
+    assert (rows(site), confirmation(answer)) == ([], "queue defualt")
+    # Ticked, and then written otherwise once more.
+    answer = add(site, called="defulat", nevertheless="queue defualt")
+    assert (rows(site), confirmation(answer)) == ([], "queue defulat")
+    assert messages(add(site, called="defulat", nevertheless="queue defulat"))[0].startswith("The pause")
+    assert [row[1] for row in rows(site)] == ["defulat"]
+    assert confirmation(add(site, called="defulat", why="again")) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "called", "says"),
+    [
+        ("type", nothing.name[:-1], f"No job type is called {nothing.name[:-1]}. Did you mean {nothing.name}"),
+        ("type", "qqqqqq", "No job type is called qqqqqq."),
+        ("type", "default", "No job type is called default. A queue is called so: choose “queue” above."),
+        ("queue", nothing.name, f"No queue is called {nothing.name}. A job type is called so: choose “type” above."),
+    ],
+)
+def test_what_is_asked_says_which_name_may_be_meant(site: Site, kind: str, called: str, says: str) -> None:
+    answer = add(site, kind=kind, called=called)
+    assert says in text(answer)
+    assert ("Did you mean" in text(answer)) == ("Did you mean" in says)
+    assert (rows(site), confirmation(answer)) == ([], f"{kind} {called}")
+
+
+def test_names_of_jobs_that_wait_or_ran_of_workers_and_of_schedules_are_known(site: Site) -> None:
+    site.make(queue="waiting")
+    site.make(queue="parked", type="shop.parked", parked="type")
+    Worker.objects.using(site.alias).create(
+        id="w1", host="h", pid=1, supervisor_pid=1, types=["shop.of_a_worker"], threads=1, queues=["served"]
+    )
+    Schedule(name="a", type=nothing.name, expression="30 2 * * *", queue="planned").save(using=site.alias)
+    stat(site, 2, queue="counted", type="shop.counted")
+    StatTotal.objects.using(site.alias).create(queue="summed", type="shop.summed")
+    known = [("queue", name) for name in ("waiting", "parked", "served", "planned", "counted", "summed")]
+    known += [("type", name) for name in ("shop.parked", "shop.of_a_worker", "shop.counted", "shop.summed")]
+    for kind, name in known:
+        assert confirmation(add(site, kind=kind, called=name)) is None
+    assert [row[:2] for row in rows(site)] == sorted(known)
 
 
 def test_a_name_that_cannot_be_is_refused_in_the_form(site: Site) -> None:
@@ -97,10 +144,10 @@ def test_who_may_only_look_at_pauses_makes_and_ends_none(as_user: As) -> None:
 
 def test_one_permission_lets_somebody_pause_and_resume(as_user: As) -> None:
     site = as_user("pause_queue", "view_job")
-    add(site, called="mail")
-    assert [row[1] for row in rows(site)] == ["mail"]
+    add(site)
+    assert [row[1] for row in rows(site)] == ["default"]
     assert site.client.get(LIST).status_code == 200
-    site.client.post(RESUME, {"kind": "queue", "name": "mail"})
+    site.client.post(RESUME, {"kind": "queue", "name": "default"})
     assert rows(site) == []
 
 
@@ -168,6 +215,29 @@ def test_a_pause_is_ended_by_a_post_of_our_own_page_only(as_user: As) -> None:
     given = {"kind": "queue", "name": "mail", "csrfmiddlewaretoken": token[1]}
     assert site.client.post(RESUME, {**given, "next": "https://elsewhere.example/"})["Location"] == LIST
     assert rows(site) == []
+
+
+def test_paused_schedules_are_listed_with_who_paused_them_why_and_since_when(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Paused schedules none A schedule is paused and resumed on its page" in text(site.client.get(LIST))
+    made = [Schedule(name=f"nightly {n}", type=nothing.name, expression="30 2 * * *", enabled=n > 1) for n in range(3)]
+    for schedule in made:
+        schedule.save(using=site.alias)
+    made[2].pause(by="eve", why="<b>holidays</b>")
+    shown = site.client.get(LIST).content.decode().partition('id="paused-schedules"')[2].partition("</section>")[0]
+    nobody, somebody = (unescape(text(line)) for line in re.findall("<tr>.*?</tr>", shown)[-2:])
+    assert nobody.startswith(f"nightly 1 {NOTHING} {NOTHING} ")
+    assert re.fullmatch(r"nightly 2 <b>holidays</b> eve 0(\.\d)? s ago", somebody)
+    assert f'href="{reverse("admin:django_jobs_schedule_change", args=[made[2].pk])}"' in shown
+    monkeypatch.setattr(paused_schedules, "SHOWN", 2)
+    shown = text(site.client.get(LIST))
+    assert "nightly 2" not in shown
+    assert "There are more." in shown
+
+
+def test_who_may_not_see_schedules_is_told_of_no_paused_one(as_user: As) -> None:
+    assert "Paused schedules" not in text(as_user("pause_queue").client.get(LIST))
 
 
 # In one of them it is always another day than in UTC.

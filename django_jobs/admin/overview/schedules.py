@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import OperationalError
@@ -10,7 +11,7 @@ from django_jobs.admin.overview.asked import Asked
 from django_jobs.models import Schedule
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import UNREADABLE
-from django_jobs.schedules import rows, status
+from django_jobs.schedules import holding, rows, status
 
 SHOWN = 12
 
@@ -25,7 +26,8 @@ def read(asked: Asked) -> dict[str, Any]:
     )
     found = _rows(next_ones)
     last: Any = found[0] if found else None
-    lines = [_line(asked, schedule) for schedule in found if getattr(schedule, "enabled", True)]
+    pauses = holding.pauses(asked.alias) if found else []
+    lines = [_line(asked, schedule, pauses) for schedule in found if getattr(schedule, "enabled", True)]
     total, paused = (last.all_of_them, last.all_paused) if last else (0, 0)
     return {
         "lines": lines,
@@ -56,8 +58,8 @@ def _rows(chosen: QuerySet[Any]) -> list[Any]:
     return found
 
 
-def _line(asked: Asked, schedule: Any) -> dict[str, Any]:
-    condition = getattr(schedule, "unreadable", None) or status.condition(schedule, asked.now)
+def _line(asked: Asked, schedule: Any, pauses: Sequence[Any]) -> dict[str, Any]:
+    condition = schedule_list.condition(schedule, asked.now, pauses)
     state = None if hasattr(schedule, "unreadable") else getattr(schedule, "state", None)
     at = state and (state.next_run_at or state.wake_at)
     due = at and from_row(at, asked.alias)
@@ -67,6 +69,7 @@ def _line(asked: Asked, schedule: Any) -> dict[str, Any]:
         "name": shown.schedule_link(schedule.pk, schedule.name),
         "type": shown.name(schedule.type) if schedule.type != schedule.name else "",
         "state": schedule_list.badge(condition),
-        "reason": condition.reason,
+        "reason": schedule_list.why(condition),
+        "pauses": schedule_list.pauses_of(asked.request, schedule, pauses),
         "next": zoned.line(due, schedule.timezone, asked.now) if due else shown.NOTHING,
     }

@@ -201,6 +201,7 @@ def _pause(parser: CommandParser) -> CommandParser:
         "--for", metavar="TIME", action=given.Once, help="resume by itself after so long, as 90, 30m, 12h"
     )
     parser.add_argument("--why", default="", metavar="TEXT", help="is shown to those who ask, or logged")
+    parser.add_argument("--known", action="store_true", help="refuse a name that no code, worker, schedule or job has")
     return parser
 
 
