@@ -50,6 +50,8 @@ LAYERS = [
     ["decorators"],
     ["scheduled", "bulk"],
     ["workers"],
+    ["tasks"],
+    ["tasks_backend"],
     ["report", "report_schedules", "measures", "checks"],
     ["monitoring"],
     ["admin"],

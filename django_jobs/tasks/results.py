@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from datetime import datetime
 from typing import Any
 
@@ -51,10 +53,11 @@ def running(job_id: int) -> TaskResult:  # type: ignore[type-arg]
     if job is None or task is None:
         raise JobDoesNotExist(f"There is no job {job_id} of a task: it was deleted while it ran.")
     alias = _backend(job, task.backend)
-    return of(job, _restored(job, task, alias), alias)
+    return of(job, _restored(job, task, alias), alias, f"{socket.gethostname()}:{os.getpid()}")
 
 
-def of(job: JobRecord, task: Any, alias: str) -> TaskResult:  # type: ignore[type-arg]
+def of(job: JobRecord, task: Any, alias: str, holder: str | None = None) -> TaskResult:  # type: ignore[type-arg]
+    """Return the result that a job is; `holder` is the worker that runs it, if that is known."""
     status = STATUSES[Job.Status(job.status)]
     found: TaskResult = TaskResult(  # type: ignore[type-arg]
         task=task,
@@ -68,7 +71,7 @@ def of(job: JobRecord, task: Any, alias: str) -> TaskResult:  # type: ignore[typ
         kwargs=job.kwargs,
         backend=alias,
         errors=_errors(job),
-        worker_ids=_worker_ids(job),
+        worker_ids=_worker_ids(job, holder),
     )
     if status == TaskResultStatus.SUCCESSFUL:
         object.__setattr__(found, "_return_value", job.result)
@@ -112,7 +115,7 @@ def _errors(job: JobRecord) -> list[TaskError]:
     return found
 
 
-def _worker_ids(job: JobRecord) -> list[str]:
+def _worker_ids(job: JobRecord, holder: str | None) -> list[str]:
     """Return a name for each run: of one that succeeded only its number is kept, and of many in a row not all.
 
     A claim that went back unstarted was no run.
@@ -122,7 +125,7 @@ def _worker_ids(job: JobRecord) -> list[str]:
     if len(job.history) >= HISTORY_LIMIT and len(runs) > 1:
         found[1:1] = [_unnamed(run) for run in range(runs[0]["run"] + 1, runs[1]["run"])]
     if job.status == Job.Status.RUNNING:
-        found.append(_holder(job))
+        found.append(holder or _holder(job))
     elif job.status == Job.Status.DONE:
         found.append(_unnamed(job.token))
     return found

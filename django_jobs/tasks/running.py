@@ -15,6 +15,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
+from django.db import connections
 
 from django_jobs import log
 from django_jobs.context import current
@@ -100,6 +101,7 @@ def ended(claimed: Claimed, outcome: Done | Settlement) -> None:
 
 def _finish(begun: _Begun, outcome: Done | Settlement) -> None:
     from django_jobs.engines.values import Done
+    from django_jobs.workers.connections import discard, left_open
 
     error: BaseException | None = None
     if isinstance(outcome, Done):
@@ -115,7 +117,10 @@ def _finish(begun: _Begun, outcome: Done | Settlement) -> None:
     values["finished_at"] = begun.result.last_attempted_at + elapsed
     for name, value in values.items():
         object.__setattr__(begun.result, name, value)
+    before = left_open()
     _send_finished(begun, error)
+    for alias in set(left_open()).difference(before):
+        discard(connections[alias])  # a receiver's is no fault of the next job
 
 
 def _said(outcome: Settlement) -> ErrorText:

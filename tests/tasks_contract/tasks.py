@@ -7,6 +7,7 @@ import logging
 import os
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import django
@@ -138,7 +139,7 @@ def return_tuple() -> Any:
 @task
 def wait_for(path: str) -> str:
     while not Path(path).exists():
-        pass
+        Event().wait(0.005)
     return "seen"
 
 

@@ -155,7 +155,11 @@ def test_a_task_may_be_defined_before_there_are_models(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", "import django; django.setup(); import early; print(early.early.module_path)"],
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "early_settings", "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "early_settings",
+            "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        },
         capture_output=True,
         text=True,
         timeout=60,
