@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from django.conf import settings
 
 from django_jobs import registry
+
+# Django before 6.0, without the package django-tasks.
+collect_ignore_glob = [] if settings.TASKS else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True)

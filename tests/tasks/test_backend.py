@@ -14,10 +14,12 @@ from django_jobs.engines.causes import DIED
 from django_jobs.engines.values import Run
 from django_jobs.models import Job
 from django_jobs.queue import rescue
+from django_jobs.tasks_backend import JobsBackend
 from tests.app import jobs
 from tests.archive.common import go_round
 from tests.processes.common import with_tables
 from tests.processes.parts import claim
+from tests.tasks import app_tasks as typed
 from tests.tasks.common import OURS, heard, options, run
 from tests.tasks_contract.framework import (
     NAME,
@@ -28,9 +30,6 @@ from tests.tasks_contract.framework import (
     task,
     task_backends,
 )
-
-from tests.tasks import app_tasks as typed  # isort: skip
-from django_jobs.tasks_backend import JobsBackend  # isort: skip
 
 # The framework's types know none of our options.
 app_tasks: Any = typed

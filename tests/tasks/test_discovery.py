@@ -14,10 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_jobs import registry
+from django_jobs.tasks import checks, discovery, types
 from tests.tasks.common import OURS
 from tests.tasks_contract.framework import NAME, default_task_backend, task
-
-from django_jobs.tasks import checks, discovery, types  # isort: skip
 
 pytestmark = pytest.mark.fast
 DUMMY = f"{NAME}.backends.dummy.DummyBackend"

@@ -11,13 +11,12 @@ import pytest
 from django.test import override_settings
 
 from django_jobs.engines.base import Engine
+from django_jobs.tasks import options
 from tests.processes.common import with_tables
 from tests.tasks.app_tasks import with_own_options
 from tests.tasks.common import run
 from tests.tasks_contract.framework import NAME, default_task_backend
 from tests.test_docs import ROOT, blocks
-
-from django_jobs.tasks import options  # isort: skip
 
 
 @pytest.mark.skipif(not with_own_options, reason="@task takes no more options on Django 6.0")

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.tasks_contract import framework  # noqa: F401 (skips these where there is no framework)
-
-from django_jobs.tasks.errors import ErrorText, errors  # isort: skip
+from django_jobs.tasks.errors import ErrorText, errors
 
 pytestmark = pytest.mark.fast
 

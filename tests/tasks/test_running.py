@@ -16,10 +16,9 @@ from django_jobs.models import Job
 from django_jobs.workers.atomic import AtomicRun
 from tests.app.models import Effect
 from tests.processes.common import with_tables
+from tests.tasks import app_tasks as typed
 from tests.tasks.common import heard, options, run
 from tests.tasks_contract.framework import NAME, TaskResultStatus
-
-from tests.tasks import app_tasks as typed  # isort: skip
 
 # The framework's types know none of our options.
 app_tasks: Any = typed

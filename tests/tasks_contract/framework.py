@@ -6,12 +6,8 @@ from importlib import import_module
 from typing import Any
 
 import django
-import pytest
 
 NAME = "django.tasks" if django.VERSION >= (6, 0) else "django_tasks"
-if NAME == "django_tasks":
-    pytest.importorskip("django_tasks", reason="Django before 6.0, without the package django-tasks")
-
 _tasks: Any = import_module(NAME)
 _base: Any = import_module(f"{NAME}.base")
 _exceptions: Any = import_module(f"{NAME}.exceptions")
