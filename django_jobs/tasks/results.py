@@ -48,7 +48,8 @@ def get(alias: str, result_id: object) -> TaskResult:  # type: ignore[type-arg]
 
 def running(job_id: int) -> TaskResult:  # type: ignore[type-arg]
     """Return the result, as it is now, of a task that is being run."""
-    job = Job.objects.using(jobs_alias()).filter(pk=job_id).first()
+    # For each run: the ORM takes three times as long to write this statement as the database to answer it.
+    job = next(iter(Job.objects.using(jobs_alias()).raw("SELECT * FROM django_jobs_job WHERE id = %s", [job_id])), None)
     task = None if job is None else types.find(job.type)
     if job is None or task is None:
         raise JobDoesNotExist(f"There is no job {job_id} of a task: it was deleted while it ran.")
