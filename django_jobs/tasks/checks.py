@@ -14,8 +14,6 @@ from django.utils.module_loading import import_string
 
 from django_jobs.tasks import discovery
 
-BACKEND = "django_jobs.tasks_backend.JobsBackend"
-
 
 @register("django_jobs")
 def check_tasks(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
@@ -29,7 +27,7 @@ def check_tasks(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
                 found.append(
                     Error(
                         f"TASKS[{alias!r}] names the backend {path!r}, which cannot be imported: {error}",
-                        hint=f"The backend of django_jobs is {BACKEND!r}.",
+                        hint=f"The backend of django_jobs is {discovery.BACKEND!r}.",
                         id="django_jobs.E030",
                     )
                 )

@@ -14,7 +14,9 @@ from django.utils.module_loading import autodiscover_modules, import_string
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.tasks import options
 
-OTHERS = ("django.tasks.", "django_tasks.")
+BACKEND = "django_jobs.tasks_backend.JobsBackend"
+# Not imported to be asked: with the framework comes its own check, which ends at the first backend that is not there.
+OTHERS = ("django_jobs.", "django.tasks.", "django_tasks.")
 
 
 def configured() -> Iterator[tuple[str, str, Any]]:
@@ -30,8 +32,7 @@ def ours() -> list[tuple[str, Any]]:
     """Return alias and OPTIONS of each backend that is ours, or made from it."""
     found = []
     for alias, path, given in configured():
-        # For all others the framework need not be imported.
-        if not path.startswith(OTHERS) and _is_ours(path):
+        if path == BACKEND or (not path.startswith(OTHERS) and _is_ours(path)):
             found.append((alias, given))
     return found
 
@@ -45,10 +46,19 @@ def _is_ours(path: str) -> bool:
     return backend is not None and isinstance(kind, type) and issubclass(kind, backend.JobsBackend)
 
 
+def _may_be_imported() -> bool:
+    """Import our backend, and with it the framework and its check."""
+    try:
+        import_module("django_jobs.tasks_backend")
+    except ImportError:
+        return False  # the check says so
+    return True
+
+
 def discover() -> None:
     """Import the modules named `tasks` of installed apps, and those that OPTIONS name, if a backend of ours is used."""
     backends = ours()
-    if not backends:
+    if not backends or not _may_be_imported():
         return
     autodiscover_modules("tasks")
     for alias, given in backends:
@@ -61,10 +71,24 @@ def discover() -> None:
                 ) from error
 
 
+def find(path: str) -> Any:
+    """Return the task that was defined at a path, or None.
+
+    In a process that has not served a request yet, what only views import is not known: the URLconf is imported then.
+    """
+    from django.urls import get_resolver
+
+    from django_jobs.tasks import types
+
+    if types.find(path) is None and getattr(settings, "ROOT_URLCONF", None):
+        _ = get_resolver().url_patterns
+    return types.find(path)
+
+
 def know_loaded() -> None:
     """Make tasks known that were defined for another backend: they may be enqueued with `using(backend=...)`."""
     backends = ours()
-    if not backends:
+    if not backends or not _may_be_imported():
         return
     from django_jobs.tasks import types
     from django_jobs.tasks.api import Task

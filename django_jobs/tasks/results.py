@@ -15,7 +15,7 @@ from django_jobs.exceptions import JobDoesNotExist
 from django_jobs.models import Job, Worker, find
 from django_jobs.models.record import JobRecord
 from django_jobs.outcomes import Cancel
-from django_jobs.tasks import types
+from django_jobs.tasks import discovery, types
 from django_jobs.tasks.api import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from django_jobs.tasks.errors import class_path, errors
 from django_jobs.tasks.task import copied
@@ -37,11 +37,11 @@ def get(alias: str, result_id: object) -> TaskResult:  # type: ignore[type-arg]
     job = None if job_id is None else find(jobs_alias(), job_id)
     if job is None or _backend(job, alias) != alias:
         raise TaskResultDoesNotExist(f"There is no result {str(result_id)[:80]!r}.")
-    task = types.find(job.type)
+    task = discovery.find(job.type)
     if task is None:
         raise TaskResultDoesNotExist(
-            f"Job {job.pk} is of the type {job.type}, which is no task that this process knows. One that is defined outside "
-            "of a module `tasks` is known when its module is imported; OPTIONS['modules'] names such modules."
+            f"Job {job.pk} is of the type {job.type}, which is no task that this process knows. One that is neither in a "
+            "module `tasks` nor imported by the URLconf is known when its module is: OPTIONS['modules'] names such modules."
         )
     return of(job, _restored(job, task, alias), alias)
 

@@ -61,8 +61,10 @@ def test_modules_named_tasks_are_imported_at_the_start() -> None:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the name of a module of a project, in which is a task."""
     (tmp_path / "elsewhere_of_shop.py").write_text(f"from {NAME} import task\n\n\n@task\ndef remind() -> None: ...\n")
+    (tmp_path / "urls_of_shop.py").write_text("import elsewhere_of_shop\n\nurlpatterns = []\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "elsewhere_of_shop", raising=False)
+    for name in ("elsewhere_of_shop", "urls_of_shop"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return "elsewhere_of_shop"
 
 
@@ -74,6 +76,34 @@ def test_other_modules_are_named_in_the_options(module: str) -> None:
     said = r"OPTIONS'\]\['modules'\] names 'no_such_module', which cannot be"
     with override_settings(TASKS={"default": missing}), pytest.raises(ImproperlyConfigured, match=said):
         discovery.discover()
+
+
+def test_what_only_views_import_is_found_for_a_result(module: str) -> None:
+    with override_settings(ROOT_URLCONF="urls_of_shop"):
+        found = discovery.find(f"{module}.remind")
+        assert found is sys.modules[module].remind
+        assert discovery.find(f"{module}.nobody") is None
+
+
+@pytest.mark.parametrize("backend", [OURS, "django_jobs.tasks_backend.JobBackend", f"{__name__}.NoBackend"])
+def test_the_framework_is_asked_only_where_our_backend_is_used(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported: list[str] = []
+    monkeypatch.setattr(discovery, "import_module", imported.append)
+    with override_settings(TASKS={"default": {"BACKEND": backend}}):
+        discovery.discover()
+    assert imported == ([OURS.rpartition(".")[0]] if backend == OURS else [])
+
+
+def test_a_framework_that_is_missing_is_found_by_the_check_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError("install django_jobs with the extra `tasks`")
+
+    for place in (discovery, checks):
+        monkeypatch.setattr(place, "import_string", missing)
+    monkeypatch.setattr(discovery, "import_module", missing)
+    discovery.discover()
+    discovery.know_loaded()
+    assert ids() == ["django_jobs.E030"] * 2
 
 
 def test_a_task_that_was_defined_for_another_backend_is_known_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:

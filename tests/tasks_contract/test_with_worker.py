@@ -19,6 +19,7 @@ from tests.tasks_contract.framework import TaskResultStatus, default_task_backen
 
 pytestmark = [
     pytest.mark.process,
+    pytest.mark.fast,
     pytest.mark.usefixtures("worker"),
     # No table is emptied between two tests: the worker lives on.
     pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["tests.tasks_contract"]),
