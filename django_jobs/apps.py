@@ -15,5 +15,8 @@ class DjangoJobsConfig(AppConfig):
             bulk,  # noqa: F401 (registers the job that carries out acts upon many; needs the models)
             checks,  # noqa: F401 (registers the checks; as above)
         )
+        from django_jobs.tasks import checks as tasks_checks  # noqa: F401 (registers the check)
+        from django_jobs.tasks import discovery
 
         autodiscover_modules("jobs")
+        discovery.discover()

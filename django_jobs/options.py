@@ -206,6 +206,9 @@ class _Unset:
     def __repr__(self) -> str:
         return "unset"
 
+    def __reduce__(self) -> str:
+        return "UNSET"  # as the one that there is
+
 
 UNSET = _Unset()
 

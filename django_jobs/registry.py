@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,9 @@ class JobType:
     atomic: bool
     other_databases: bool
     tags: tuple[str, ...]
+    # What each of its jobs carries in `meta`, and who is told how a run of one ended before that is stored.
+    meta: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    ended: Callable[..., None] | None = None
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -39,7 +42,7 @@ class JobType:
     @property
     def place(self) -> str:
         """Where the function stands; two of one name in a module differ by the line."""
-        code = self.function.__code__
+        code = getattr(inspect.unwrap(self.function), "__code__", self.function.__code__)
         return f"{self.function.__module__}.{self.function.__qualname__} (line {code.co_firstlineno})"
 
 

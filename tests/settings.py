@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import select
@@ -29,6 +30,26 @@ INSTALLED_APPS = [
     "example_project.shop",
     "tests.app",
 ]
+# The Tasks framework: Django's own from 6.0 on, and before it the package django-tasks if that is installed.
+TASKS: dict[str, Any] = {}
+if django.VERSION >= (6, 0) or importlib.util.find_spec("django_tasks"):
+    # See tests/tasks_contract/README.md for what the environment may say.
+    TASKS = json.loads(os.environ.get("TASKS_CONTRACT_TASKS", "null")) or {
+        "default": {
+            "BACKEND": "django_jobs.tasks_backend.JobsBackend",
+            "QUEUES": ["default", "emails"],
+            "OPTIONS": {
+                "max_attempts": 1,
+                "tasks": {
+                    "tests.tasks_contract.tasks.fail_at_first": {"max_attempts": 2, "backoff": [0.05, 1, 0.05]},
+                    "tests.tasks.app_tasks.by_path": {"max_attempts": 7, "timeout": 11},
+                },
+            },
+        },
+        "any_queue": {"BACKEND": "django_jobs.tasks_backend.JobsBackend", "QUEUES": []},
+    }
+    INSTALLED_APPS += [*(["django_tasks"] if django.VERSION < (6, 0) else []), "tests.tasks_contract"]
+    INSTALLED_APPS += json.loads(os.environ.get("TASKS_CONTRACT_APPS", "[]"))
 if "DJANGO_JOBS_TEST_WITHOUT_SHOP" in os.environ:  # its schedules would make jobs
     INSTALLED_APPS.remove("example_project.shop")
 MIDDLEWARE = [
@@ -63,5 +84,8 @@ if "DJANGO_JOBS_TEST_PATIENCE" in os.environ:
 if "FAKETIME" in os.environ:
     # Python sleeps until a moment of the monotonic clock, which libfaketime takes for one of the clock that it fakes.
     time.sleep = lambda seconds: select.select([], [], [], float(seconds)) and None
+_LOCMEM = "django.core.mail.backends.locmem.EmailBackend"
 if django.VERSION >= (6, 1):
-    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
+    MAILERS = {"default": {"BACKEND": _LOCMEM}}
+else:
+    EMAIL_BACKEND = _LOCMEM

@@ -53,6 +53,8 @@ LAYERS = [
     ["decorators"],
     ["scheduled", "bulk"],
     ["workers"],
+    ["tasks"],
+    ["tasks_backend"],
     ["report", "report_schedules", "measures", "checks"],
     ["monitoring"],
     ["admin"],

@@ -45,6 +45,8 @@ class Job(JobRecord):
     """One call of a registered function, to be run once successfully. Times are the database's clock."""
 
     objects: ClassVar[JobManager] = JobManager()
+    # Of what an enqueue returned: whether its idempotency key had this job already, so that nothing was stored.
+    reused = False
 
     class Meta:
         verbose_name = _("job")

@@ -66,6 +66,7 @@ def _insert_once(found: Engine, new: NewJob, key: str) -> Job:
         holder = found.holder(key)
         if holder is not None:
             refuse_another_call(new, holder.type, payload.dump(holder.payload), f"job {holder.pk}", holder.pk)
+            holder.reused = True
             return holder
     raise taken_and_freed(key, TRIES)
 

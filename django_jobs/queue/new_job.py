@@ -96,7 +96,7 @@ def _short(text: str) -> str:
 
 
 def _meta(job_type: JobType, using: Enqueue) -> str:
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = dict(job_type.meta)
     if job_type.tags:
         found["tags"] = list(job_type.tags)
     if using.idempotency_key is not None and using.unique not in (None, Job.KeyHolds.WINDOW):

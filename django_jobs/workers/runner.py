@@ -86,6 +86,8 @@ class Runner:
             connections.close_all()
         if left_open and not failed and ended.stored is None:
             ended = self._verdict.raised(claimed, job_type, TransactionLeftOpen(left_open), started)
+        if job_type is not None and job_type.ended is not None:
+            job_type.ended(claimed, ended)
         self._used_at = time.monotonic()
         return ended
 

@@ -12,6 +12,7 @@ from django_jobs.conf import conf, queue_name, worker_count
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.management.given import Checked, refuse, show_log
+from django_jobs.tasks import discovery
 from django_jobs.workers.plan import Plan
 
 
@@ -59,6 +60,7 @@ class Command(Checked):
 
 
 def _plan(options: dict[str, Any]) -> Plan:
+    discovery.know_loaded()
     settings = conf()
     settings = replace(
         settings,
