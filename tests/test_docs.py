@@ -130,10 +130,20 @@ def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
     assert sorted(documented) == sorted(item.name.upper() for item in fields(Conf))
 
 
+def anchors(page: Path) -> set[str]:
+    """Return what a link into a page may name, as a code host makes it of the headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    made = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return made | set(re.findall(r'<a id="([\w-]+)">', text))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
+        if not target.startswith("https://"):
+            assert (page.parent / target).exists(), target
+            assert not anchor or anchor in anchors(page.parent / target if target else page), (target, anchor)
 
 
 @pytest.mark.fast
