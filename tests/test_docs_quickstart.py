@@ -22,7 +22,7 @@ SQLITE, JOBS, POSTGRESQL = (
     "\n".join(line.removeprefix(indent) for line in block.splitlines()) + "\n"
     for indent, block in re.findall(r"^( *)```python\n(.*?)^ *```", PAGE, re.S | re.M)
 )
-# All in one process, which is what a Django project takes longest to start; then seen in the admin, by somebody who has logged in.
+# In one process, since a project takes longest to start; then seen in the admin, by somebody who has logged in.
 RUN = """
 import json, os, sys
 from django.core.management import execute_from_command_line
@@ -68,7 +68,9 @@ def test_the_quickstart_leads_to_a_job_done_in_the_admin(settings_of: str, tmp_p
     with (tmp_path / "mysite" / "settings.py").open("a") as file:
         file.write(settings_of + "PASSWORD_HASHERS = ['django.contrib.auth.hashers.MD5PasswordHasher']\n")
     (tmp_path / "mysite" / "jobs.py").write_text(JOBS)
-    commands = [shlex.split(command)[1:] for command in COMMANDS if "manage.py" in command and "runserver" not in command]
+    commands = [
+        shlex.split(command)[1:] for command in COMMANDS if "manage.py" in command and "runserver" not in command
+    ]
     commands = [command + ENDS.get(command[1], []) for command in commands]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DJANGO_")}
     done = subprocess.run(

@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def article(site: Path, page: Path) -> str:
     name = "index" if page.stem == "README" else page.stem
-    return re.findall(r"<article.*?</article>", (site / f"{name}.html").read_text(), re.S)[0]
+    return re.findall(r"<article.*?</article>", (site / f"{name}.html").read_text(), re.S)[0]  # type: ignore[no-any-return]
 
 
 def test_nothing_of_the_site_comes_from_another_host(site: Path) -> None:
@@ -55,7 +55,9 @@ def test_nothing_of_the_site_comes_from_another_host(site: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_reads_as_it_does_on_a_code_host(site: Path, page: Path) -> None:
     def counted(text: str) -> dict[str, int]:
-        return {tag: len(re.findall(f"<{tag}[ >]", text)) for tag in ("ul", "ol", "li", "table", "tr", "pre", "h2", "h3")}
+        return {
+            tag: len(re.findall(f"<{tag}[ >]", text)) for tag in ("ul", "ol", "li", "table", "tr", "pre", "h2", "h3")
+        }
 
     hosted = MarkdownIt("commonmark").enable("table").render(page.read_text())
     assert counted(article(site, page)) == counted(hosted)
