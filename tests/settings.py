@@ -6,6 +6,7 @@ import json
 import os
 import select
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import django
@@ -28,6 +29,7 @@ INSTALLED_APPS = [
     "django_jobs",
     "example_project.shop",
     "tests.app",
+    "django_celery_beat" if find_spec("django_celery_beat") else "tests.beat",
 ]
 if "DJANGO_JOBS_TEST_WITHOUT_SHOP" in os.environ:  # its schedules would make jobs
     INSTALLED_APPS.remove("example_project.shop")
