@@ -152,3 +152,18 @@ def test_every_test_that_a_page_names_exists() -> None:
     assert len(named) > 50
     missing = [(path, name) for path, name in named if f"\ndef {name}(" not in (ROOT / path).read_text()]
     assert missing == []
+
+
+def medians(page: str, name: str) -> set[str]:
+    """Return the figures that a page has of a queue, without their spread."""
+    rows = re.findall(rf"^\| {re.escape(name)} \| (.*) \|$", (ROOT / page).read_text(), re.M)
+    return {cell.partition(" (")[0] for row in rows for cell in row.split(" | ")}
+
+
+@pytest.mark.fast
+def test_the_figures_of_the_comparison_are_those_of_the_page_on_performance() -> None:
+    table = (ROOT / "docs" / "compared.md").read_text().partition("## Measured")[2]
+    names = [name for name in re.findall(r"^\| ([^|]+) \|", table, re.M) if name.strip("-")]
+    assert len(names) == 5
+    wrong = {name: medians("docs/compared.md", name) - medians("docs/performance.md", name) for name in names[1:]}
+    assert [name for name, figures in wrong.items() if figures] == []

@@ -23,6 +23,7 @@ from example_project.shop.models import DemoRun, Order
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.S | re.M)
+NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n```.*?\n```", re.S)
 
 
 @job
@@ -38,7 +39,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         module = ModuleType("pasted_jobs")
         monkeypatch.setitem(sys.modules, "pasted_jobs", module)
         module.__dict__.update(names)
-        for indent, _, text in filter(lambda found: found[1] == "python", FENCED.findall((ROOT / page).read_text())):
+        found = FENCED.findall(NOT_RUN.sub("", (ROOT / page).read_text()))
+        for indent, _, text in (block for block in found if block[1] == "python"):
             for part in ast.parse(re.sub(f"^{indent}", "", text, flags=re.M)).body:
                 _run(part, page, module)
         return module
@@ -134,11 +136,18 @@ def test_the_code_of_the_page_on_deployment_can_be_used(run: Callable[..., Any])
     assert conf.problems(run("docs/deployment.md").DJANGO_JOBS) == []
 
 
+@pytest.mark.django_db
+def test_the_code_of_the_page_on_moving_works_as_pasted(run: Callable[..., Any]) -> None:
+    run("docs/moving.md")
+    found = Job.objects.get()
+    assert (found.queue, found.priority, found.max_attempts, found.payload["args"]) == ("mail", 8, 6, [42])
+
+
 @pytest.mark.fast
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_is_fenced_and_named_in_a_test_or_marked(page: Path) -> None:
     text = page.read_text()
-    unmarked = re.findall(r"(?<!-->\n)^ *```python\n", text, re.M)
+    unmarked = re.findall(r"^ *```python\n", NOT_RUN.sub("", text), re.M)
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     name = str(page.relative_to(ROOT))
     assert not unmarked or f'"{name}"' in tests or f'"{page.name}"' in tests, (

@@ -63,6 +63,7 @@ def settings_of(vendor: str, transactional_db: None) -> Iterator[str]:
             cursor.execute("DROP DATABASE quickstart WITH (FORCE)")
 
 
+@pytest.mark.process
 def test_the_quickstart_leads_to_a_job_done_in_the_admin(settings_of: str, tmp_path: Path) -> None:
     call_command("startproject", "mysite", tmp_path)
     with (tmp_path / "mysite" / "settings.py").open("a") as file:
