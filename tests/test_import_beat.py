@@ -97,7 +97,7 @@ def test_rows_that_run_once_become_jobs_at_that_time(engine: Engine, row: Row) -
         assert timedelta(minutes=59) < following.run_at - following.created_at <= timedelta(hours=1)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such type": ({"task": "shop.tasks.gone"}, "no job type is named 'shop.tasks.gone'; write it, or give --map"),
     "both days": ({"crontab": {"day_of_month": "1", "day_of_week": "1"}}, "restricts both day fields"),
     "wraps": ({"crontab": {"hour": "22-3"}}, "22-3"),
