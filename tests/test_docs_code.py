@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
+from django.utils.module_loading import import_string
 
 from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, conf, job, registry
 from django_jobs.models import Job
@@ -134,6 +136,13 @@ def test_the_code_of_the_page_on_monitoring_works_as_pasted(run: Callable[..., A
 
 def test_the_code_of_the_page_on_deployment_can_be_used(run: Callable[..., Any]) -> None:
     assert conf.problems(run("docs/deployment.md").DJANGO_JOBS) == []
+
+
+def test_the_code_of_the_page_on_databases_can_be_used(run: Callable[..., Any]) -> None:
+    module = run("docs/databases.md")
+    assert module.DJANGO_JOBS.keys() == {"DATABASE"} <= {field.name.upper() for field in fields(conf.Conf)}
+    assert module.DJANGO_JOBS["DATABASE"] in module.DATABASES
+    assert [import_string(path).__name__ for path in module.DATABASE_ROUTERS] == ["JobsRouter"]
 
 
 @pytest.mark.django_db
