@@ -7,6 +7,7 @@ import json
 import os
 import select
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import django
@@ -29,6 +30,7 @@ INSTALLED_APPS = [
     "django_jobs",
     "example_project.shop",
     "tests.app",
+    "django_celery_beat" if find_spec("django_celery_beat") else "tests.beat",
 ]
 # The Tasks framework: Django's own from 6.0 on, and before it the package django-tasks if that is installed.
 TASKS: dict[str, Any] = {}

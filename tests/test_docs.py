@@ -130,10 +130,20 @@ def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
     assert sorted(documented) == sorted(item.name.upper() for item in fields(Conf))
 
 
+def anchors(page: Path) -> set[str]:
+    """Return what a link into a page may name, as a code host makes it of the headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    titles = re.findall(r"^#+ (.*)$", text, re.M)
+    made = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return made | set(re.findall(r'<a id="([\w-]+)">', text))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
+        if not target.startswith("https://"):
+            assert (page.parent / target).exists(), target
+            assert not anchor or anchor in anchors(page.parent / target if target else page), (target, anchor)
 
 
 @pytest.mark.fast
@@ -142,3 +152,18 @@ def test_every_test_that_a_page_names_exists() -> None:
     assert len(named) > 50
     missing = [(path, name) for path, name in named if f"\ndef {name}(" not in (ROOT / path).read_text()]
     assert missing == []
+
+
+def medians(page: str, name: str) -> set[str]:
+    """Return the figures that a page has of a queue, without their spread."""
+    rows = re.findall(rf"^\| {re.escape(name)} \| (.*) \|$", (ROOT / page).read_text(), re.M)
+    return {cell.partition(" (")[0] for row in rows for cell in row.split(" | ")}
+
+
+@pytest.mark.fast
+def test_the_figures_of_the_comparison_are_those_of_the_page_on_performance() -> None:
+    table = (ROOT / "docs" / "compared.md").read_text().partition("## Measured")[2]
+    names = [name for name in re.findall(r"^\| ([^|]+) \|", table, re.M) if name.strip("-")]
+    assert len(names) == 5
+    wrong = {name: medians("docs/compared.md", name) - medians("docs/performance.md", name) for name in names[1:]}
+    assert [name for name, figures in wrong.items() if figures] == []

@@ -12,7 +12,7 @@ from django_jobs import pausable, pauses, report
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.archive import archive as archive_of
 from django_jobs.exceptions import InvalidJob, InvalidJobType
-from django_jobs.management import given, text
+from django_jobs.management import beat, given, text
 from django_jobs.models import Job
 from django_jobs.models.schedule import UNREADABLE
 from django_jobs.queue import bulk, operate
@@ -23,11 +23,12 @@ Say = Callable[[str], None]
 
 
 class Answer(NamedTuple):
-    """What a verb found or did. `refused`: how many jobs it was refused for."""
+    """What a verb found or did. `refused`: how many jobs, or what it was about, it was refused for."""
 
     data: Any
     lines: list[str]
     refused: int = 0
+    what: str = "jobs"
 
 
 def requeue(options: dict[str, Any], say: Say) -> Answer:
@@ -60,6 +61,18 @@ def archive(options: dict[str, Any], say: Say) -> Answer:
         say(f"The partition {partition} cannot be dropped now: {why}")
     data = {**asdict(came), "reasons": [{"id": job_id, "why": why} for job_id, why in came.reasons.items()]}
     return Answer(data, text.archived(came, options["dry_run"]), came.stuck)
+
+
+def import_beat(options: dict[str, Any], say: Say) -> Answer:
+    types = beat.mapping(options["map"])
+    came = beat.bring(types, lower_first=options["lower_first"], dry_run=options["dry_run"])
+    refused = [row for row in came if row.became == "refused"]
+    for row in refused:
+        say(f"{row.name}: {row.text}")
+    lines = [f"{row.became:<10}  {row.name}  {row.text}" for row in came if row.became != "refused"]
+    if options["dry_run"]:
+        lines.append("Nothing was made, because of --dry-run.")
+    return Answer([asdict(row) for row in came], lines, len(refused), "rows")
 
 
 def _tell(parts: Iterable[bulk.Came], say: Say, names: tuple[str, ...]) -> Answer:

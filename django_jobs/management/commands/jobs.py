@@ -67,6 +67,7 @@ class Command(given.Checked):
             ),
             add("doctor", help="what is wrong, and what to do about it; exit code 1 if there is something"),
             _run(add("run", help="make a job of a schedule now; its slots stay where they are")),
+            _import_beat(add("import-beat", help="make schedules of the rows of django-celery-beat")),
         ]
         for verb in found:
             verb.add_argument("--json", action="store_true", help="as JSON")
@@ -88,8 +89,9 @@ class Command(given.Checked):
         if options["verb"] == "check":
             raise SystemExit(checking.run(options, self.stdout.write))
         try:
-            answer = getattr(self, f"_{options['verb']}", None)
-            found = answer(options) if answer else getattr(acts, options["verb"])(options, self.stderr.write)
+            verb = options["verb"].replace("-", "_")
+            answer = getattr(self, f"_{verb}", None)
+            found = answer(options) if answer else getattr(acts, verb)(options, self.stderr.write)
         except (ConfigurationError, JobDoesNotExist, StateConflict) as error:
             raise CommandError(str(error), returncode=2) from error
         except (DatabaseError, InterfaceError) as error:
@@ -99,7 +101,9 @@ class Command(given.Checked):
         if options["verb"] == "doctor" and found.data:
             raise SystemExit(1)
         if found.refused:
-            raise CommandError(f"{found.refused} jobs were left as they are, for the reasons above.", returncode=1)
+            raise CommandError(
+                f"{found.refused} {found.what} were left as they are, for the reasons above.", returncode=1
+            )
 
     def _status(self, options: dict[str, Any]) -> Answer:
         state = report.status()
@@ -224,6 +228,19 @@ def _schedules(parser: CommandParser) -> CommandParser:
 def _run(parser: CommandParser) -> CommandParser:
     parser.add_argument("schedule", metavar="SCHEDULE", help="its name, as `jobs schedules` shows it")
     parser.add_argument("--why", default="", metavar="TEXT", help="is logged")
+    return parser
+
+
+def _import_beat(parser: CommandParser) -> CommandParser:
+    parser.add_argument(
+        "--map",
+        metavar="OLD=NEW",
+        action="append",
+        default=[],
+        help="the job type for a task, as shop.tasks.send=shop.jobs.send, or for many, as shop.tasks.*=shop.jobs.*",
+    )
+    parser.add_argument("--lower-first", action="store_true", help="a lower priority is the more urgent, as with Redis")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be made and make nothing")
     return parser
 
 
