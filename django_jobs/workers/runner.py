@@ -41,6 +41,8 @@ ERROR_CHARACTERS = 500
 class Runner:
     """Runs jobs on one thread."""
 
+    _atomic: type[AtomicRun] = AtomicRun
+
     def __init__(
         self,
         engine: Engine,
@@ -78,16 +80,21 @@ class Runner:
         except BaseException as error:
             failed = True
             ended = self._verdict.raised(claimed, job_type, error, started)
+        left_open = self._clean_up(watch, failed)
+        if left_open and not failed and ended.stored is None:
+            ended = self._verdict.raised(claimed, job_type, TransactionLeftOpen(left_open), started)
+        self._used_at = time.monotonic()
+        return ended
+
+    def _clean_up(self, watch: Watch, failed: bool) -> list[str]:
+        """Leave nothing to the next job by this thread's connections; return the aliases of transactions left open."""
         left_open = discard_open_transactions()
         if watch.passed:
             discard_all()  # a statement of theirs was cancelled, or still may be
         elif failed:
             # What it did to its sessions, such as SET, must not make the next job fail as well.
             connections.close_all()
-        if left_open and not failed and ended.stored is None:
-            ended = self._verdict.raised(claimed, job_type, TransactionLeftOpen(left_open), started)
-        self._used_at = time.monotonic()
-        return ended
+        return left_open
 
     def _called(
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
@@ -110,7 +117,7 @@ class Runner:
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
     ) -> tuple[Done | Settlement, bool]:
         """Call the function in a transaction that is committed with the end of the run, as `_called` does without."""
-        run = AtomicRun(
+        run = self._atomic(
             self._engine,
             self._settings,
             claimed,
