@@ -53,6 +53,7 @@ LAYERS = [
     ["workers"],
     ["report", "report_schedules", "measures", "checks"],
     ["monitoring"],
+    ["testing"],
     ["admin"],
     ["templatetags"],
     ["doctor", "views"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from django_jobs.conf import conf
 from django_jobs.decorators import JobFunction
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import DATABASE_ERRORS
-from django_jobs.engines.causes import DIED
+from django_jobs.engines.causes import DATABASE_AWAY, DIED
 from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult, Done, Settlement
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobsError, shown
 from django_jobs.models import Job
@@ -93,6 +94,9 @@ def run_jobs(
     """
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         raise InvalidJob(f"run_jobs(most={shown(most)}): give a whole number from 1 on, or None for all.")
+    for name, given in (("types", types), ("queues", queues)):
+        if isinstance(given, str) or not isinstance(given, Sequence | None):
+            raise InvalidJobType(f"run_jobs({name}={shown(given)}): give a list.")
     if not isinstance(ahead, timedelta) or ahead < timedelta(0):
         raise InvalidJobType(f"run_jobs(ahead={shown(ahead)}): give a timedelta of at least 0.")
     refuse_event_loop("run_jobs", "await sync_to_async(run_jobs)(...)")
@@ -221,11 +225,12 @@ class Driver:
         started = time.monotonic()
         with meeting(self._engine, fault):
             outcome = too_late(claimed) if claimed.expired else run.make()
+            _pass_on(run.error)
             if isinstance(run.error, WorkerLost):
-                return self._lost(claimed, "its worker was lost")
+                return self._lost(claimed, run)
             status = self._store(run, Ended(0, claimed, outcome, time.monotonic() - started))
         if status is None:
-            return self._away(claimed)
+            return self._away(claimed, run)
         ran = _ran(claimed, outcome, status, run.error)
         if not isinstance(run.told, Outcome):
             _raise(ran, outcome, run, raise_errors and not claimed.expired and fault is None)
@@ -253,7 +258,7 @@ class Driver:
                 self._engine.store_progress([(item.claimed.run, run.progress)])
             return ended.store(self._engine, [item], self._settings.max_uncounted)
 
-    def _lost(self, claimed: Claimed, why: str) -> Ran:
+    def _lost(self, claimed: Claimed, run: OneRun) -> Ran:
         rescue.lose(
             self._engine,
             [(claimed.run, 0.0)],
@@ -263,11 +268,11 @@ class Driver:
             witnessed=True,
             max_uncounted=self._settings.max_uncounted,
         )
-        return _ran(claimed, None, LOST, None, DIED, why)
+        return _ran(claimed, None, LOST, run.error, DIED, "its worker was lost")
 
-    def _away(self, claimed: Claimed) -> Ran:
+    def _away(self, claimed: Claimed, run: OneRun) -> Ran:
         take_back(self._engine, [claimed.run])
-        return _ran(claimed, None, LOST, None, "database away", "its end could not be stored")
+        return _ran(claimed, None, LOST, run.error, DATABASE_AWAY, "its end could not be stored")
 
 
 def _ran(
@@ -293,12 +298,9 @@ def _ran(
 
 
 def _raise(ran: Ran, outcome: Done | Settlement, run: OneRun, wanted: bool) -> None:
-    """Raise what a job raised, if that is wanted; in any case what was meant for whoever runs the tests."""
-    error = run.error or run.hook_error
-    if error is not None and not isinstance(error, Exception | SystemExit) and not _is_the_jobs_own(error):
-        raise error
     if not wanted:
         return
+    error = run.error or run.hook_error
     if error is not None:
         error.add_note(f"It was raised in run {ran.run} of job {ran.job_id} ({ran.type}), which is {ran.status} now.")
         raise error
@@ -306,6 +308,8 @@ def _raise(ran: Ran, outcome: Done | Settlement, run: OneRun, wanted: bool) -> N
         raise JobsError(f"Run {ran.run} of job {ran.job_id} ({ran.type}) did not end well ({ran.cause}): {ran.error}")
 
 
-def _is_the_jobs_own(error: BaseException) -> bool:
-    """Tell whether an error that is no Exception is an end of a run, and not that somebody stops the tests."""
-    return type(error).__module__.startswith(("asyncio", "concurrent", "django_jobs"))
+def _pass_on(error: BaseException | None) -> None:
+    """Raise what is no end of a run, but meant for whoever runs the tests, as by Ctrl-C or pytest's time-out."""
+    if isinstance(error, Exception | SystemExit | Outcome | WorkerLost | CancelledError | None):
+        return
+    raise error

@@ -42,7 +42,7 @@ def assert_takes_effect_once(job: Job, effect: Callable[[], Any] | None = None, 
         seen = [looked()]
         for _ in range(replays):
             ran = driver.run_next(Fault("database away", None, 1))
-            if ran is None or ran.status != LOST:
+            if ran is None or ran.status != LOST or ran.exception is not None:
                 raise AssertionError(f"Job {job.pk} ({job.type}) did not run to its end: {_why_not(job, ran)}")
             seen.append(looked())
         last = driver.run_next()
@@ -84,7 +84,7 @@ def _alone(job: Job) -> Iterator[Driver]:
 def _why_not(job: Job, ran: Ran | None) -> str:
     if ran is None:
         return job.refresh().explain()
-    return f"it is {ran.status} ({ran.cause}): {ran.error}"
+    return f"it is {ran.status} ({ran.cause}): {ran.exception or ran.error!r}"
 
 
 def _all_there_is(job: Job) -> Seen:

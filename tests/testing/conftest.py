@@ -6,6 +6,7 @@ import pytest
 
 from django_jobs.engines.base import Engine
 from django_jobs.testing import reset_clock
+from django_jobs.testing.fixtures import jobs  # noqa: F401 (the fixture)
 from tests.testing.common import alone, committed
 
 
