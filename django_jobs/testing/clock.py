@@ -6,9 +6,11 @@ place. So whatever asks the database for the time agrees: claims, delays, retrie
 
 from __future__ import annotations
 
+import atexit
 import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import connections, transaction
@@ -114,22 +116,27 @@ def _set_postgresql(connection: Any) -> None:
 
 def _set_sqlite(connection: Any) -> None:
     connection.ensure_connection()
-    # One that is asked in their stead: a function that was put in the place of SQLite's own cannot call it.
-    other = sqlite3.connect(":memory:", check_same_thread=False)
+    # They stay, as SQLite does not bring its own back, and add nothing when the clock was set back.
     for name, place in _OF_SQLITE.items():
-        connection.connection.create_function(
-            name, -1, _of_sqlite(connection.alias, name, place, other), deterministic=True
-        )
+        connection.connection.create_function(name, -1, _of_sqlite(connection.alias, name, place), deterministic=True)
 
 
-def _of_sqlite(alias: str, name: str, place: int, other: sqlite3.Connection) -> Callable[..., Any]:
+@cache
+def _other() -> sqlite3.Connection:
+    """Return a connection that is asked in their stead: what was put in the place of a function of SQLite cannot call it."""
+    found = sqlite3.connect(":memory:", check_same_thread=False)
+    atexit.register(found.close)
+    return found
+
+
+def _of_sqlite(alias: str, name: str, place: int) -> Callable[..., Any]:
     def function(*given: Any) -> Any:
         arguments = list(given)
         if len(arguments) == place:
             arguments.append("now")
         if len(arguments) > place and str(arguments[place]).lower() == "now":
             arguments.insert(place + 1, f"+{moved_by(alias):.3f} seconds")
-        return other.execute(f"SELECT {name}({', '.join('?' * len(arguments))})", arguments).fetchone()[0]
+        return _other().execute(f"SELECT {name}({', '.join('?' * len(arguments))})", arguments).fetchone()[0]
 
     return function
 

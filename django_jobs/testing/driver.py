@@ -5,10 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -21,7 +19,7 @@ from django_jobs.decorators import JobFunction
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import DATABASE_ERRORS
 from django_jobs.engines.causes import DATABASE_AWAY, DIED
-from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult, Done, Settlement
+from django_jobs.engines.values import Claimed, ClaimOrder, ClaimResult
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobsError, shown
 from django_jobs.models import Job
 from django_jobs.outcomes import Outcome
@@ -33,7 +31,8 @@ from django_jobs.testing import faults
 from django_jobs.testing.clock import advance
 from django_jobs.testing.engines import engine_in_test, meeting, take_back
 from django_jobs.testing.faults import Fault, WorkerLost
-from django_jobs.testing.runs import LABEL, OneRun, said
+from django_jobs.testing.ran import LOST, Ran, pass_on, raise_error, ran_by
+from django_jobs.testing.runs import LABEL, OneRun
 from django_jobs.testing.transactions import refuse_open_transaction
 from django_jobs.workers import ended
 from django_jobs.workers.ended import Ended
@@ -42,34 +41,9 @@ from django_jobs.workers.seats import Region, SeatMap
 
 # After so many runs something goes round in a circle.
 MOST_RUNS = 1000
-LOST = "lost"
 # The clocks of databases have milliseconds.
 TICK = timedelta(milliseconds=1)
 _running = threading.local()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """One run. `status` is what the job came to by it: "done", "ready" for a retry or a snooze, "failed", "dead", "cancelled";
-    or "lost" when its worker or its database was, and "lost lease" when its end was refused.
-
-    `cause` and `error` are as in the job's history, empty for what is done; `exception` is what was raised, if anything.
-    """
-
-    job_id: int
-    type: str
-    run: int
-    attempt: int
-    status: str
-    cause: str = ""
-    error: str = ""
-    exception: BaseException | None = None
-
-    @property
-    def job(self) -> Job:
-        """The job as it is now."""
-        found: Job = Job.objects.using(jobs_alias()).get(pk=self.job_id)
-        return found
 
 
 def run_jobs(
@@ -225,15 +199,15 @@ class Driver:
         started = time.monotonic()
         with meeting(self._engine, fault):
             outcome = too_late(claimed) if claimed.expired else run.make()
-            _pass_on(run.error)
+            pass_on(run.error)
             if isinstance(run.error, WorkerLost):
                 return self._lost(claimed, run)
             status = self._store(run, Ended(0, claimed, outcome, time.monotonic() - started))
         if status is None:
             return self._away(claimed, run)
-        ran = _ran(claimed, outcome, status, run.error)
+        ran = ran_by(claimed, outcome, status, run.error)
         if not isinstance(run.told, Outcome):
-            _raise(ran, outcome, run, raise_errors and not claimed.expired and fault is None)
+            raise_error(ran, outcome, run, raise_errors and not claimed.expired and fault is None)
         return ran
 
     def _store(self, run: OneRun, item: Ended) -> str | None:
@@ -268,48 +242,8 @@ class Driver:
             witnessed=True,
             max_uncounted=self._settings.max_uncounted,
         )
-        return _ran(claimed, None, LOST, run.error, DIED, "its worker was lost")
+        return ran_by(claimed, None, LOST, run.error, DIED, "its worker was lost")
 
     def _away(self, claimed: Claimed, run: OneRun) -> Ran:
         take_back(self._engine, [claimed.run])
-        return _ran(claimed, None, LOST, run.error, DATABASE_AWAY, "its end could not be stored")
-
-
-def _ran(
-    claimed: Claimed,
-    outcome: Done | Settlement | None,
-    status: str,
-    exception: BaseException | None,
-    cause: str = "",
-    error: str = "",
-) -> Ran:
-    if isinstance(outcome, Settlement):
-        cause, error = outcome.cause, said(outcome)
-    return Ran(
-        job_id=claimed.id,
-        type=claimed.type,
-        run=claimed.token,
-        attempt=claimed.attempts + 1,
-        status=status,
-        cause=cause,
-        error=error,
-        exception=exception,
-    )
-
-
-def _raise(ran: Ran, outcome: Done | Settlement, run: OneRun, wanted: bool) -> None:
-    if not wanted:
-        return
-    error = run.error or run.hook_error
-    if error is not None:
-        error.add_note(f"It was raised in run {ran.run} of job {ran.job_id} ({ran.type}), which is {ran.status} now.")
-        raise error
-    if isinstance(outcome, Settlement) and outcome.cause != "released":
-        raise JobsError(f"Run {ran.run} of job {ran.job_id} ({ran.type}) did not end well ({ran.cause}): {ran.error}")
-
-
-def _pass_on(error: BaseException | None) -> None:
-    """Raise what is no end of a run, but meant for whoever runs the tests, as by Ctrl-C or pytest's time-out."""
-    if isinstance(error, Exception | SystemExit | Outcome | WorkerLost | CancelledError | None):
-        return
-    raise error
+        return ran_by(claimed, None, LOST, run.error, DATABASE_AWAY, "its end could not be stored")

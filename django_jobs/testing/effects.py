@@ -14,8 +14,9 @@ from django.db import connections, router
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models import Job
-from django_jobs.testing.driver import LOST, Driver, Ran
+from django_jobs.testing.driver import Driver
 from django_jobs.testing.faults import Fault
+from django_jobs.testing.ran import LOST, Ran
 from django_jobs.testing.transactions import refuse_open_transaction
 
 MOST_SHOWN = 5

@@ -39,8 +39,6 @@ def told(found: Engine) -> None:
 
 
 def _run_due() -> None:
-    if is_running():
-        return
     driver = Driver()
     with driver.working():
         driver.drain(MOST_RUNS, timedelta(0), raise_errors=False, bounded=False)

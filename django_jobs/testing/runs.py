@@ -110,8 +110,6 @@ class OneRun:
         self._watch = WatchInTest(self._deadline, fault, (lambda: None) if is_atomic else self._blocks.run_hooks)
         self._lease = settings.lease
         self.progress: str | None = None
-        # What a hook raised that was called after the commit: it ends no run.
-        self.hook_error: BaseException | None = None
 
     def make(self) -> Done | Settlement:
         self._blocks.open()
@@ -126,7 +124,6 @@ class OneRun:
             self._blocks.run_hooks()
         except Exception as error:
             log.hook_failed(self._claimed, error)
-            self.hook_error = error
 
     @property
     def told(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.core import mail
 from django.db import connections, transaction
 
@@ -67,6 +67,13 @@ def break_a_rule(key: str, swallowed: bool = False) -> None:
     except Exception:
         if not swallowed:
             raise
+
+
+@job(atomic=True)
+def break_a_rule_at_the_end(key: str) -> None:
+    """Refer to what is not there, which the database finds when the transaction is to be committed."""
+    effect(key)
+    Permission.objects.using(router.jobs_alias).create(content_type_id=-1, codename=key)
 
 
 @job

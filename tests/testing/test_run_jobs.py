@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Permission
 from django.db import IntegrityError, connections, transaction
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
@@ -87,6 +88,16 @@ def test_a_broken_rule_of_the_database_is_the_error_of_its_job_alone(
     # Within one transaction PostgreSQL has nothing left of it: docs/testing.md.
     lost = not both and engine.name == "postgresql"
     assert effects(engine) == (["second"] if lost else ["first", "second"])
+
+
+def test_a_rule_that_is_checked_at_the_commit_is_checked(both: bool, engine: Engine) -> None:
+    jobs.break_a_rule_at_the_end.enqueue("x")
+    with pytest.raises((IntegrityError, JobsError), match=r"(?i)foreign key"):
+        run_jobs()
+    assert (effects(engine), Job.objects.using(engine.alias).get().attempts) == ([], 1)
+    if not both:
+        # It is deferred again, for what the test itself does.
+        Permission.objects.using(engine.alias).create(content_type_id=-1, codename="y").delete()
 
 
 def test_a_transaction_left_open_fails_its_run_and_is_rolled_back(both: bool, engine: Engine) -> None:
@@ -182,13 +193,16 @@ def test_attempts_run_out_as_with_a_worker(engine: Engine) -> None:
 
 
 @alone
-def test_the_transaction_of_the_test_keeps_its_settings_and_the_queries_that_are_counted(engine: Engine) -> None:
+def test_the_connection_of_the_test_stays_with_its_settings_and_the_queries_that_are_counted(engine: Engine) -> None:
     connection = connections[engine.alias]
     jobs.leave_atomically.enqueue("a")
+    jobs.fail_before.enqueue(2)
+    raw = connection.connection
     with CaptureQueriesContext(connection) as queries:
         leave_count("before")
-        run_jobs()
+        run_jobs(raise_errors=False)
     assert "before" in queries[0]["sql"]
+    assert connection.connection is raw
     if engine.name == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(
