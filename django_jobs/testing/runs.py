@@ -11,6 +11,7 @@ from typing import Any
 from django.db import transaction
 
 from django_jobs import log, payload
+from django_jobs.backoff import Backoff
 from django_jobs.conf import Conf
 from django_jobs.context import Context
 from django_jobs.engines.values import Claimed, Done, Run, Settlement
@@ -23,6 +24,7 @@ from django_jobs.workers.connections import watch as watch_connections
 from django_jobs.workers.deadlines import Watch
 from django_jobs.workers.pinned import PinnedCall
 from django_jobs.workers.runner import Runner
+from django_jobs.workers.verdict import Verdict
 
 LABEL = "test"
 
@@ -49,10 +51,18 @@ class AtomicRunInTest(AtomicRun):
         block.__exit__(type(error), error, None)
 
 
+class VerdictInTest(Verdict):
+    """Has a retry wait for the longest that it may, and not for a part of that by chance."""
+
+    def _wait(self, backoff: Backoff, attempts: int) -> float:
+        return backoff.ceiling(attempts)
+
+
 class RunnerInTest(Runner):
     """Closes no connection that is in the transaction of a TestCase."""
 
     _atomic = AtomicRunInTest
+    _verdicts = VerdictInTest
 
     def __init__(
         self, engine: EngineInTest, settings: Conf, blocks: RunBlocks, reported: Callable[[Run], str | None]

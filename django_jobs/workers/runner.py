@@ -42,6 +42,7 @@ class Runner:
     """Runs jobs on one thread."""
 
     _atomic: type[AtomicRun] = AtomicRun
+    _verdicts: type[Verdict] = Verdict
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Runner:
         self._engine = engine
         self._reported = reported
         self._settings = settings
-        self._verdict = Verdict(engine, settings, label)
+        self._verdict = self._verdicts(engine, settings, label)
         self._used_at = time.monotonic()
 
     def run(self, claimed: Claimed, context: Context, watch: Watch | None = None) -> Done | Settlement:

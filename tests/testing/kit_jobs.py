@@ -48,7 +48,7 @@ def ask(context: Context, key: str) -> bool:
         return call.may_have_happened
 
 
-@job(takes_context=True, max_attempts=3, backoff=Backoff(base=600))
+@job(takes_context=True, max_attempts=3, backoff=Backoff(base=600, cap=600))
 def fail_before(context: Context, attempt: int) -> int:
     effect("tried", context.run)
     if context.attempt < attempt:
@@ -130,3 +130,8 @@ def step(key: str) -> None:
 def enqueue_step(key: str) -> None:
     effect(key)
     step.enqueue(key)
+
+
+@job
+def with_default(key: str, number: int = 1) -> None:
+    effect(key)

@@ -16,8 +16,8 @@ from django_jobs import JobsError, pause
 from django_jobs.engines.base import Engine
 from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Job
-from django_jobs.testing import advance, driver, run_jobs
-from tests.app.jobs import fail_until, nothing
+from django_jobs.testing import advance, assert_enqueued, driver, run_jobs
+from tests.app.jobs import fail_until, nothing, report
 from tests.testing import kit_jobs as jobs
 from tests.testing.common import alone, effects, told
 from tests.testing.kit_jobs import leave_count
@@ -58,6 +58,16 @@ def test_retries_are_followed_by_moving_the_clock_to_them(engine: Engine) -> Non
         ("end", "ready", 2),
     ]
     assert [(one.cause, one.error) for one in ran[:2]] == [("raised", "LookupError: attempt 1"), ("snoozed", "Snooze")]
+
+
+@alone
+def test_a_retry_waits_for_all_of_its_backoff_and_a_suspect_for_its_turn(engine: Engine) -> None:
+    job = jobs.fail_before.enqueue(2)
+    run_jobs(raise_errors=False)
+    assert_enqueued(jobs.fail_before, delay=timedelta(minutes=10))
+    Job.objects.using(engine.alias).filter(pk=job.pk).update(parked="suspect", losses=2)
+    assert run_jobs(ahead=timedelta(minutes=9)) == []
+    assert told(run_jobs(ahead=timedelta(minutes=2))) == [("fail_before", "done", 2)]
 
 
 @alone
@@ -122,7 +132,9 @@ def test_effects_and_async_handlers_work_as_in_a_worker(both: bool, engine: Engi
     first = [jobs.leave_once.enqueue("x") for _ in range(2)]
     jobs.ask.enqueue("ada@example.com")
     jobs.leave_async.enqueue("async")
+    reports = report.enqueue(2)
     run_jobs()
+    assert reports.refresh().progress == {"done": 2, "total": 2, "note": "step 2"}
     assert [job.refresh().result for job in first] == [True, False]
     assert [message.to for message in mailoutbox] == [["ada@example.com"]]
     assert effects(engine) == ["x", "async", "async follows"]

@@ -21,12 +21,14 @@ def test_waiting_jobs_are_found_by_all_that_they_were_enqueued_with(engine: Engi
     first = jobs.leave.using(idempotency_key="k", queue="mail").enqueue("a")
     second = jobs.leave.using(delay=300).enqueue(key="b")
     third = log_in.enqueue("ada", "x", 1, tries=5)
-    assert enqueued() == [first, second, third]
+    fourth = jobs.with_default.enqueue("a")
+    assert enqueued() == [first, second, third, fourth]
     assert enqueued(jobs.leave) == enqueued(jobs.leave.name) == [first, second]
     assert enqueued(jobs.leave, args=["a"]) == enqueued(jobs.leave, kwargs={"key": "a"}) == [first]
     assert enqueued(jobs.leave, args=["b"]) == enqueued(jobs.leave, delay=timedelta(minutes=5)) == [second]
     assert enqueued(log_in, args=["ada", ANY, 1], kwargs={"tries": 5}) == [third]
     assert enqueued(log_in, args=["ada", ANY, 1]) == []
+    assert enqueued(jobs.with_default, args=["a"]) == enqueued(jobs.with_default, args=["a", 1]) == [fourth]
     assert enqueued(key="k") == enqueued(queue="mail") == [first]
     assert enqueued(jobs.leave, run_at=datetime.now(UTC) + timedelta(minutes=5)) == [second]
     advance(timedelta(minutes=4))
