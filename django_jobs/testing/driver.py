@@ -147,8 +147,8 @@ class Driver:
                 return found
         if not bounded:
             raise JobsError(
-                f"{most:,} jobs were run and there are more, the last of them of {found[-1].type}: does a job enqueue "
-                "itself again, or come back at once? Give run_jobs(most=...) to stop sooner."
+                f"{most:,} jobs were run, the last of them of {found[-1].type}, and it may go on: does a job enqueue itself "
+                "again, or come back at once? Give run_jobs(most=...) to stop there, or to run more."
             )
         return found
 

@@ -14,6 +14,7 @@ from django_jobs import log, payload
 from django_jobs.backoff import Backoff
 from django_jobs.conf import Conf
 from django_jobs.context import Context
+from django_jobs.engines.base import DATABASE_ERRORS
 from django_jobs.engines.values import Claimed, Done, Run, Settlement
 from django_jobs.testing.engines import EngineInTest
 from django_jobs.testing.faults import Fault, WorkerLost
@@ -158,7 +159,10 @@ class OneRun:
 
     def _is_to_stop(self) -> bool:
         """Tell what a heartbeat would: that a person has cancelled the job, or that it is no longer this run's."""
-        return time.monotonic() >= self._deadline or not self._engine.renew(self._claimed.run, self._lease)
+        try:
+            return time.monotonic() >= self._deadline or not self._engine.renew(self._claimed.run, self._lease)
+        except DATABASE_ERRORS:
+            return False  # its transaction is one in which a statement failed; a heartbeat has a connection of its own
 
     def _report(self, progress: dict[str, object]) -> None:
         self.progress = payload.dump(progress)

@@ -24,6 +24,7 @@ def leave(context: Context, key: str) -> str:
 @job(atomic=True, takes_context=True)
 def leave_atomically(context: Context, key: str, error: str = "") -> str:
     effect(key, context.run)
+    assert not context.should_stop
     context.progress(1, 2, "half")
     if error:
         raise RuntimeError(error)
