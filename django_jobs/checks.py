@@ -104,6 +104,19 @@ def check_router(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
     ]
 
 
+@register("django_jobs", deploy=True)
+def check_immediate(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    if _is_unusable() or not conf.conf().immediate:
+        return []
+    return [
+        checks.Warning(
+            "DJANGO_JOBS['IMMEDIATE'] is on: jobs are run by the processes that enqueue them, one after the other.",
+            hint="It is for tests; leave it out of the settings of a site.",
+            id="django_jobs.W010",
+        )
+    ]
+
+
 def _is_unusable() -> bool:
     """Tell whether the settings are those that E001 is about: our router cannot say where the jobs are."""
     return bool(conf.problems(getattr(settings, "DJANGO_JOBS", {})))

@@ -185,6 +185,7 @@ class Conf:
     heartbeat: float = _setting(10.0, _duration)
     poll_interval: float = _setting(1.0, _duration)
     listen: bool = _setting(True, _flag)
+    immediate: bool = _setting(False, _flag)
     listen_dsn: str | None = _setting(None, _dsn, secret=True)
     shutdown_grace: float = _setting(25.0, _duration)
     drain: float = _setting(60.0, _duration)

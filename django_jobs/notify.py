@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from django.db import transaction
+from django.utils.module_loading import import_string
 
 from django_jobs import log
 from django_jobs.conf import conf
@@ -24,6 +25,8 @@ from django_jobs.engines.values import NewJob, Settlement, Word
 WINDOW_SECONDS = 0.05
 # After an error nothing is sent for so long: the next would be likely to meet the same.
 ERROR_SECONDS = 1.0
+# What takes the place of workers with IMMEDIATE: of the test kit, which nothing that runs in production imports.
+IN_PLACE = "django_jobs.testing.immediate.told"
 MOST_QUEUES = 1_000
 
 
@@ -65,7 +68,11 @@ def ready(found: Engine, queue: str | None) -> None:
 
     At once outside a transaction; not at all where Django does not tell when one ends, after `set_autocommit(False)`.
     """
-    if not found.notifies or not conf().listen:
+    settings = conf()
+    if settings.immediate:
+        import_string(IN_PLACE)(found)
+        return
+    if not found.notifies or not settings.listen:
         return
     connection = found.connection
     if not connection.in_atomic_block:
@@ -85,7 +92,10 @@ def word_for(found: Engine, queue: str) -> Word | None:
     """Return what is to be sent along with a job that is stored now, if it is to be told of and is a transaction of its own."""
     connection = found.connection
     # What is not connected yet says of itself that it does not commit by itself.
-    if not found.notifies or not conf().listen or connection.in_atomic_block or not connection.autocommit:
+    settings = conf()
+    if not found.notifies or not settings.listen or settings.immediate:
+        return None
+    if connection.in_atomic_block or not connection.autocommit:
         return None
     return Word(queue) if _window.take(found.alias, queue) else None
 

@@ -172,6 +172,14 @@ def test_a_user_who_cannot_make_partitions_is_warned_about(settings: Any, missin
         assert checks.check_server(None, databases=["default"]) == []
 
 
+def test_jobs_that_are_run_where_they_are_enqueued_are_warned_of_before_a_deployment(settings: Any) -> None:
+    assert checks.check_immediate(None) == []
+    settings.DJANGO_JOBS = {"IMMEDIATE": True}
+    found = run_checks(tags=["django_jobs"], include_deployment_checks=True)
+    assert "django_jobs.W010" in ids(found)
+    assert "django_jobs.W010" not in ids(run_checks(tags=["django_jobs"]))
+
+
 def test_every_check_is_documented() -> None:
     package = Path(checks.__file__).parent
     source = "".join(path.read_text() for path in [package / "tasks_backend.py", *package.rglob("checks.py")])

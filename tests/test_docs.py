@@ -3,16 +3,18 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import unittest
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from django.core import mail
 from django.db import connections
 
-from django_jobs import checks, registry, schedule
+from django_jobs import checks, registry, schedule, testing
 from django_jobs.conf import Conf, conf
 from django_jobs.context import Context
 from django_jobs.engines.base import Engine
@@ -123,6 +125,46 @@ def test_the_code_of_the_page_on_effects_works_as_pasted(monkeypatch: pytest.Mon
     module.book(order.pk, "ch_00001")
     product.refresh_from_db()
     assert (product.sold, Job.objects.filter(type=module.thank.name).count()) == (2, 1)
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Give the jobs of the page on testing as the module that the page says they are."""
+    package = ModuleType("shop")
+    package.models = import_module("example_project.shop.models")  # type: ignore[attr-defined]
+    jobs = package.jobs = ModuleType("shop.jobs")  # type: ignore[attr-defined]
+    for module in (package, package.models, jobs):
+        monkeypatch.setitem(sys.modules, module.__name__.replace("example_project.", ""), module)
+    monkeypatch.setattr(registry, "_types", dict(registry._types))
+    exec(compile(blocks("docs/testing.md", "python")[0], "docs/testing.md", "exec"), jobs.__dict__)
+    return jobs
+
+
+def test_the_unittests_of_the_page_on_testing_pass_as_pasted(
+    django_db_setup: None, django_db_blocker: Any, shop: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = run(blocks("docs/testing.md", "python")[1], "docs/testing.md", monkeypatch).SaleTests
+    result = unittest.TestResult()
+    with django_db_blocker.unblock():
+        unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    assert (result.testsRun, result.errors, result.failures) == (4, [], [])
+
+
+@pytest.mark.django_db(databases="__all__")
+def test_the_pytests_of_the_page_on_testing_pass_as_pasted(
+    engine: Engine, shop: ModuleType, mailoutbox: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = run(blocks("docs/testing.md", "python")[2], "docs/testing.md", monkeypatch)
+    module.test_a_receipt_is_sent(testing, mailoutbox)
+    assert len(mailoutbox) == 1
+
+
+def test_every_option_of_the_test_kit_is_documented() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)` \| `?([^|`]*)`? \|", page, re.M))
+    options = inspect.signature(testing.run_jobs).parameters
+    assert documented == {name: "0" if name == "ahead" else repr(item.default) for name, item in options.items()}
+    assert [name for name in testing.__all__ if f"{name}" not in page] == []
 
 
 def test_every_setting_is_documented_and_every_documented_one_exists() -> None:

@@ -28,6 +28,7 @@ from example_project.shop import catalogue, ean13, jobs, labels, payments, price
 from example_project.shop.demo import check, tables, work
 from example_project.shop.models import DemoRun, Order, Product, Receipt, Vendor
 from example_project.shop.storage import AtomicFileSystemStorage
+from example_project.shop.tests import BookingTests  # noqa: F401 (run here as well)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

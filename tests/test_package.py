@@ -57,6 +57,7 @@ LAYERS = [
     ["tasks_backend"],
     ["report", "report_schedules", "measures", "checks"],
     ["monitoring"],
+    ["testing"],
     ["admin"],
     ["templatetags"],
     ["doctor", "views"],

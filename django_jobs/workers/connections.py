@@ -190,8 +190,8 @@ def discard_open_transactions() -> list[str]:
 
 
 def left_open() -> list[str]:
-    """Return the aliases of which this thread has a transaction open."""
-    found = [connection.alias for connection in opened() if in_transaction(connection)]
+    """Return the aliases of which this thread has a transaction open; that of a TestCase is not the handler's."""
+    found = [connection.alias for connection in opened() if in_transaction(connection, of_test_case=False)]
     return sorted(found) if found else found
 
 

@@ -134,7 +134,7 @@ class Executor:
         if not renewed or self._region.run_stopped(seat, claimed.id, claimed.token):
             return Ended(seat, claimed, released(claimed.run), 0.0)
         if claimed.expired:
-            return Ended(seat, claimed, self._expired(claimed), 0.0)
+            return Ended(seat, claimed, too_late(claimed), 0.0)
         if claimed.expires_in is not None and started - at >= claimed.expires_in:
             # Perhaps it is expired by now: whoever claims it next is told by the database's clock.
             return Ended(seat, claimed, released(claimed.run), 0.0)
@@ -149,12 +149,6 @@ class Executor:
         seconds = time.monotonic() - started
         self._pace.record(claimed.type, seconds)
         return Ended(seat, claimed, outcome, seconds)
-
-    def _expired(self, claimed: Claimed) -> Settlement:
-        line = entry(claimed.token, TOO_LATE, EXPIRED, "", 0.0)
-        return Settlement(
-            run=claimed.run, status="cancelled", counts="nothing", cause=TOO_LATE, error=EXPIRED, entry=line
-        )
 
     def _lost(self, claimed: Claimed) -> Settlement:
         cause, error = WORKER_FAILED, "The worker failed while it ran the job; its log says why."
@@ -200,3 +194,9 @@ class Executor:
             stop_asked=stop_asked,
             report=report,
         )
+
+
+def too_late(claimed: Claimed) -> Settlement:
+    """Return the end of a job that expired before it was claimed."""
+    line = entry(claimed.token, TOO_LATE, EXPIRED, "", 0.0)
+    return Settlement(run=claimed.run, status="cancelled", counts="nothing", cause=TOO_LATE, error=EXPIRED, entry=line)

@@ -41,6 +41,9 @@ ERROR_CHARACTERS = 500
 class Runner:
     """Runs jobs on one thread."""
 
+    _atomic: type[AtomicRun] = AtomicRun
+    _verdicts: type[Verdict] = Verdict
+
     def __init__(
         self,
         engine: Engine,
@@ -52,7 +55,7 @@ class Runner:
         self._engine = engine
         self._reported = reported
         self._settings = settings
-        self._verdict = Verdict(engine, settings, label)
+        self._verdict = self._verdicts(engine, settings, label)
         self._used_at = time.monotonic()
 
     def run(self, claimed: Claimed, context: Context, watch: Watch | None = None) -> Done | Settlement:
@@ -78,18 +81,23 @@ class Runner:
         except BaseException as error:
             failed = True
             ended = self._verdict.raised(claimed, job_type, error, started)
-        left_open = discard_open_transactions()
-        if watch.passed:
-            discard_all()  # a statement of theirs was cancelled, or still may be
-        elif failed:
-            # What it did to its sessions, such as SET, must not make the next job fail as well.
-            connections.close_all()
+        left_open = self._clean_up(watch, failed)
         if left_open and not failed and ended.stored is None:
             ended = self._verdict.raised(claimed, job_type, TransactionLeftOpen(left_open), started)
         if job_type is not None and job_type.ended is not None:
             job_type.ended(claimed, ended)
         self._used_at = time.monotonic()
         return ended
+
+    def _clean_up(self, watch: Watch, failed: bool) -> list[str]:
+        """Leave nothing to the next job by this thread's connections; return the aliases of transactions left open."""
+        left_open = discard_open_transactions()
+        if watch.passed:
+            discard_all()  # a statement of theirs was cancelled, or still may be
+        elif failed:
+            # What it did to its sessions, such as SET, must not make the next job fail as well.
+            connections.close_all()
+        return left_open
 
     def _called(
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
@@ -112,7 +120,7 @@ class Runner:
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
     ) -> tuple[Done | Settlement, bool]:
         """Call the function in a transaction that is committed with the end of the run, as `_called` does without."""
-        run = AtomicRun(
+        run = self._atomic(
             self._engine,
             self._settings,
             claimed,

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import InterfaceError, InternalError, OperationalError
 
 from django_jobs import payload
+from django_jobs.backoff import Backoff
 from django_jobs.conf import Conf
 from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import (
@@ -131,9 +132,11 @@ class Verdict:
         if attempts >= claimed.max_attempts:
             return self.settled(claimed, "dead", "attempt", cause, error, started)
         if delay is None:
-            backoff = (job_type and job_type.backoff) or self._settings.backoff
-            delay = backoff.delay(attempts)
+            delay = self._wait((job_type and job_type.backoff) or self._settings.backoff, attempts)
         return self.settled(claimed, "ready", "attempt", cause, error, started, delay=delay)
+
+    def _wait(self, backoff: Backoff, attempts: int) -> float:
+        return backoff.delay(attempts)
 
     def _loss(self, claimed: Claimed, error: BaseException, started: float) -> Settlement | None:
         """Decide whether the jobs' database was away: by asking it anew, never by the exception's class.

@@ -1,4 +1,4 @@
-"""What type checkers say of jobs. Checked by mypy, never run: an ignore that is not needed is an error too."""
+"""What type checkers say of jobs. Checked by mypy and pyright, never run: an ignore that is not needed is an error too."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from typing import Any, assert_type
 
 from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, job, schedule
 from django_jobs.models import Job
+from django_jobs.testing import (
+    Ran,
+    advance,
+    assert_enqueued,
+    assert_takes_effect_once,
+    database_away,
+    enqueued,
+    immediate,
+    lease_lost,
+    run_jobs,
+    worker_lost,
+)
 from django_jobs.texts import Text
 
 
@@ -204,7 +216,8 @@ def decorations() -> None:
 
 
 def outcomes() -> None:
-    Retry(5), Retry(timedelta(minutes=5), "reason"), Retry(), Snooze(5.5), Fail("reason"), Cancel()
+    assert_type((Retry(5), Retry(timedelta(minutes=5), "reason"), Retry()), tuple[Retry, Retry, Retry])
+    assert_type((Snooze(5.5), Fail("reason"), Cancel()), tuple[Snooze, Fail, Cancel])
     Snooze()  # type: ignore[call-arg]
     Retry("5")  # type: ignore[arg-type]
     Backoff(2, 3, 300)  # type: ignore[call-arg]
@@ -216,5 +229,22 @@ def rows(stored: Job) -> None:
     assert_type(stored.tags, list[str])
     assert_type(stored.explain(), Text)
     assert_type(stored.refresh(), Job)
-    assert_type(stored.priority, int)
-    assert_type(stored.idempotency_key, str | None)
+
+
+def kit() -> None:
+    """What the test kit takes and gives."""
+    assert_type(run_jobs(types=[bare, with_context], queues=["mail"], ahead=timedelta(hours=1)), list[Ran])
+    assert_type(run_jobs()[0].job, Job)
+    assert_type(enqueued(with_context, kwargs={"order_id": 1}, delay=timedelta(0)), list[Job])
+    assert_type(assert_enqueued("shop.receipt", times=0), list[Job])
+    assert_type(assert_takes_effect_once(bare.enqueue(1), lambda: 5, replays=3), Ran)
+    assert_type(advance(timedelta(hours=1)), datetime)
+    with immediate(), worker_lost(bare, at="start"), database_away(), lease_lost(with_context, times=2):
+        pass
+    run_jobs(types=["shop.receipt"])  # type: ignore[list-item]
+    run_jobs(ahead=5)  # type: ignore[arg-type]
+    enqueued(plain_scheduled)  # type: ignore[arg-type]
+    assert_enqueued(bare, args=5)  # type: ignore[arg-type]
+    assert_takes_effect_once(bare)  # type: ignore[arg-type]
+    advance(5)  # type: ignore[arg-type]
+    worker_lost(at="middle")  # type: ignore[arg-type]
