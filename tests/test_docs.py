@@ -11,8 +11,9 @@ from types import ModuleType
 import pytest
 from django.core import mail
 from django.db import connections
+from django.dispatch import Signal
 
-from django_jobs import checks, registry, schedule
+from django_jobs import checks, registry, schedule, signals
 from django_jobs.conf import Conf, conf
 from django_jobs.context import Context
 from django_jobs.engines.base import Engine
@@ -128,6 +129,11 @@ def test_the_code_of_the_page_on_effects_works_as_pasted(monkeypatch: pytest.Mon
 def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
     documented = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "settings.md").read_text(), re.M)
     assert sorted(documented) == sorted(item.name.upper() for item in fields(Conf))
+
+
+def test_every_signal_is_documented_and_every_documented_one_exists() -> None:
+    documented = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "signals.md").read_text(), re.M)
+    assert documented == [name for name, value in vars(signals).items() if isinstance(value, Signal)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

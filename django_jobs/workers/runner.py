@@ -8,7 +8,7 @@ from functools import partial
 
 from django.db import connections, reset_queries
 
-from django_jobs import registry, tracing
+from django_jobs import registry, signals, tracing
 from django_jobs.conf import Conf
 from django_jobs.context import Context
 from django_jobs.engines.base import Engine
@@ -16,6 +16,7 @@ from django_jobs.engines.idle import may_be_dead
 from django_jobs.engines.values import Claimed, Done, Run, Settlement, released
 from django_jobs.exceptions import AtomicBroken, JobsError
 from django_jobs.outcomes import Outcome
+from django_jobs.queue import told
 from django_jobs.registry import JobType
 from django_jobs.workers.atomic import AtomicRun
 from django_jobs.workers.atomic_errors import IdleTooLong, LeaseLost, NotStarted, OutcomeLost
@@ -69,6 +70,8 @@ class Runner:
         self._check_connections(started)
         watch = watch or Watch()
         job_type = registry.find(claimed.type)
+        if signals.job_started.receivers and job_type is not None:
+            self._tell_started(claimed)
         failed = False
         try:
             if job_type is None:
@@ -88,6 +91,11 @@ class Runner:
             ended = self._verdict.raised(claimed, job_type, TransactionLeftOpen(left_open), started)
         self._used_at = time.monotonic()
         return ended
+
+    def _tell_started(self, claimed: Claimed) -> None:
+        told.started(claimed)
+        discard_open_transactions()
+        watch_connections(self._engine.alias)  # what a receiver broke is not the run's doing
 
     def _called(
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
