@@ -12,6 +12,7 @@ from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 from django.db.models import ForeignKey
+from django.utils.module_loading import import_string
 
 from django_jobs import conf, registry
 from django_jobs.engines import archive, jobs_alias
@@ -25,10 +26,21 @@ PASTE = 'DATABASES["{}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeou
 
 @register("django_jobs")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    return [
-        Error(fault, hint="See docs/settings.md for the keys, their units and defaults.", id="django_jobs.E001")
-        for fault in conf.problems(getattr(settings, "DJANGO_JOBS", {}))
-    ]
+    faults = conf.problems(getattr(settings, "DJANGO_JOBS", {})) or _wrong_around(conf.conf().around)
+    hint = "See docs/settings.md for the keys, their units and defaults."
+    return [Error(fault, hint=hint, id="django_jobs.E001") for fault in faults]
+
+
+def _wrong_around(path: str | None) -> list[str]:
+    """Return what is wrong with AROUND that only an import can tell."""
+    if path is None:
+        return []
+    said = f"DJANGO_JOBS['AROUND'] is {path!r}"
+    try:
+        found = import_string(path)
+    except Exception as error:
+        return [f"{said}; it cannot be imported: {error}"]
+    return [] if callable(found) else [f"{said}; that is no function, and no class of context managers."]
 
 
 @register("django_jobs")

@@ -139,6 +139,14 @@ def _url(value: Any) -> str | None:
     return value
 
 
+def _path_or_none(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or "." not in value or not all(part.isidentifier() for part in value.split(".")):
+        raise ValueError("give the dotted path of a function, as 'shop.tenants.around', or None")
+    return value
+
+
 def _dsn(value: Any) -> str | None:
     if value is None:
         return None
@@ -188,6 +196,7 @@ class Conf:
     atomic_idle: float = _setting(60.0, _duration)
     missed_grace: float = _setting(60.0, _duration)
     enqueue_timeout: float = _setting(5.0, _duration)
+    around: str | None = _setting(None, _path_or_none)
     backoff: Backoff = field(default_factory=Backoff, metadata={"convert": _backoff})
     max_attempts: int = _setting(8, _attempts)
     default_timeout: float = _setting(900.0, _duration)

@@ -38,7 +38,7 @@ LAYERS = [
     ["outcomes", "backoff", "payload", "shapes", "redacted_text"],
     ["conf", "context"],
     ["models"],
-    ["registry", "options"],
+    ["registry", "options", "logging"],
     ["calls", "redact"],
     ["engines"],
     ["log", "tracing"],

@@ -10,7 +10,7 @@ from django.db import connections, reset_queries
 
 from django_jobs import registry, signals, tracing
 from django_jobs.conf import Conf
-from django_jobs.context import Context
+from django_jobs.context import Context, current
 from django_jobs.engines.base import Engine
 from django_jobs.engines.idle import may_be_dead
 from django_jobs.engines.values import Claimed, Done, Run, Settlement, released
@@ -58,12 +58,16 @@ class Runner:
 
     def run(self, claimed: Claimed, context: Context, watch: Watch | None = None) -> Done | Settlement:
         """Call the function; return how the run ended, whatever the function does."""
-        if not tracing.is_on():
-            return self._run(claimed, context, watch)
-        with tracing.processing(claimed) as processed:
-            ended = self._run(claimed, context, watch)
-            processed.ended(*_told(ended))
-            return ended
+        token = current.set(context)
+        try:
+            if not tracing.is_on():
+                return self._run(claimed, context, watch)
+            with tracing.processing(claimed) as processed:
+                ended = self._run(claimed, context, watch)
+                processed.ended(*_told(ended))
+                return ended
+        finally:
+            current.reset(token)
 
     def _run(self, claimed: Claimed, context: Context, watch: Watch | None) -> Done | Settlement:
         started = time.monotonic()
@@ -101,7 +105,7 @@ class Runner:
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
     ) -> tuple[Done | Settlement, bool]:
         """Call the function; return how the run ended, and whether by an error."""
-        function = partial(call, job_type, claimed, context, watch)
+        function = partial(call, job_type, claimed, context, watch, self._settings.around)
         if self._settings.solo_memory is None:
             called = watch.call(function)
         else:
@@ -128,7 +132,7 @@ class Runner:
             self._reported,
         )
         try:
-            function = partial(call, job_type, claimed, context, watch)
+            function = partial(call, job_type, claimed, context, watch, self._settings.around)
             return run.make(function, lambda value: self._verdict.returned(claimed, job_type, value, started)), False
         except NotStarted:
             return released(claimed.run), False
