@@ -43,7 +43,7 @@ LAYERS = [
     ["engines"],
     ["log", "tracing"],
     ["notify"],
-    ["pauses"],
+    ["pauses", "deployment"],
     ["waiting"],
     ["queue", "explain", "alerts"],
     ["schedules", "effects", "processes"],

@@ -46,7 +46,7 @@ END_SECONDS = 4.0
 # What is still to be told then is given so long.
 TELL_SECONDS = 1.0
 
-CLEAN, RUNS_CUT, DATABASE_AWAY = 0, 3, 4
+CLEAN, REFUSED, RUNS_CUT, DATABASE_AWAY = 0, 2, 3, 4
 
 
 class Supervisor:
@@ -143,8 +143,8 @@ class Supervisor:
         while True:
             self._wait()
             self._crew.hear()
-            if self._stop_deadline is None and (self._signals or self._orders.stop_asked):
-                self._begin_stop(signal.Signals(self._signals[0]).name if self._signals else "A person asked to stop")
+            if self._stop_deadline is None and (why := self._why_to_stop()):
+                self._begin_stop(why)
             self._crew.watch_template(self._awake_since)
             if self._stop_deadline is not None:
                 if self._crew.all_gone:
@@ -161,6 +161,11 @@ class Supervisor:
                 self._replace_hanging()
                 self._stop_when_drained()
             self._summarise()
+
+    def _why_to_stop(self) -> str:
+        if self._signals:
+            return signal.Signals(self._signals[0]).name
+        return "A person asked to stop" if self._orders.stop_asked else self._heart.lost
 
     def _wait(self) -> None:
         sources: list[Any] = [self._bell] if self._crew.channel is None else [self._bell, self._crew.channel]
@@ -272,6 +277,8 @@ class Supervisor:
         self._crew.dismiss_template()
         if self._heart.cut_off:
             code = DATABASE_AWAY
+        elif self._heart.lost:
+            code = REFUSED
         else:
             cancelled = self._crew.counters().get("stopped", 0) - self._stopped_before
             code = RUNS_CUT if self._crew.cut or cancelled or not all_back else CLEAN
