@@ -10,11 +10,12 @@ from django.apps.config import AppConfig
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, Tags, register
-from django.db import connections
+from django.db import DatabaseError, connections, transaction
 from django.db.models import ForeignKey
+from django.utils.module_loading import import_string
 
-from django_jobs import conf, registry
-from django_jobs.engines import archive, jobs_alias
+from django_jobs import conf, deployment, registry
+from django_jobs.engines import archive, engine, jobs_alias
 from django_jobs.models import ArchivedJob, Job
 from django_jobs.schedules import code, sync
 
@@ -26,10 +27,21 @@ PASTE = 'DATABASES["{}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeou
 
 @register("django_jobs")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    return [
-        Error(fault, hint="See docs/settings.md for the keys, their units and defaults.", id="django_jobs.E001")
-        for fault in conf.problems(getattr(settings, "DJANGO_JOBS", {}))
-    ]
+    faults = conf.problems(getattr(settings, "DJANGO_JOBS", {})) or _wrong_around(conf.conf().around)
+    hint = "See docs/settings.md for the keys, their units and defaults."
+    return [Error(fault, hint=hint, id="django_jobs.E001") for fault in faults]
+
+
+def _wrong_around(path: str | None) -> list[str]:
+    """Return what is wrong with AROUND that only an import can tell."""
+    if path is None:
+        return []
+    said = f"DJANGO_JOBS['AROUND'] is {path!r}"
+    try:
+        found = import_string(path)
+    except Exception as error:
+        return [f"{said}; it cannot be imported: {error}"]
+    return [] if callable(found) else [f"{said}; that is no function, and no class of context managers."]
 
 
 @register("django_jobs")
@@ -168,8 +180,25 @@ def check_server(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     alias = jobs_alias()
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+    if alias not in (databases or ()):
         return []
+    found = _check_deployment(alias)
+    return [*found, *_check_version(alias)] if connections[alias].vendor == "postgresql" else found
+
+
+def _check_deployment(alias: str) -> list[CheckMessage]:
+    if conf.problems(getattr(settings, "DJANGO_JOBS", {})):
+        return []
+    try:
+        with transaction.atomic(using=alias):
+            said = deployment.mismatch(engine(alias), conf.conf().deployment)
+    except DatabaseError:
+        return []  # before the first migration, or who asks may not read it
+    hint = "See docs/operating.md, A copy of another database."
+    return [checks.Warning(said, hint=hint, id="django_jobs.W003")] if said else []
+
+
+def _check_version(alias: str) -> list[CheckMessage]:
     version = connections[alias].get_database_version()
     if version[0] >= OLDEST_POSTGRESQL:
         return _check_archive(alias)

@@ -147,6 +147,22 @@ def _url(value: Any) -> str | None:
     return value
 
 
+def _deployment(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 1 <= len(value) <= 100 or not value.isprintable() or value != value.strip():
+        raise ValueError("give a name, as 'production', of 100 characters at most, or None")
+    return value
+
+
+def _path_or_none(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or "." not in value or not all(part.isidentifier() for part in value.split(".")):
+        raise ValueError("give the dotted path of a function, as 'shop.tenants.around', or None")
+    return value
+
+
 def _dsn(value: Any) -> str | None:
     if value is None:
         return None
@@ -197,6 +213,8 @@ class Conf:
     atomic_idle: float = _setting(60.0, _duration)
     missed_grace: float = _setting(60.0, _duration)
     enqueue_timeout: float = _setting(5.0, _duration)
+    deployment: str | None = _setting(None, _deployment)
+    around: str | None = _setting(None, _path_or_none)
     backoff: Backoff = field(default_factory=Backoff, metadata={"convert": _backoff})
     max_attempts: int = _setting(8, _attempts)
     default_timeout: float = _setting(900.0, _duration)

@@ -19,7 +19,7 @@ class Context:
 
     `attempt` is 1 for the first attempt and grows only by attempts that failed; `run` grows at every run.
     `idempotency_key` is the job's own key, or `job:<id>`, and is the same in every run: give it to other systems.
-    `slot` is the planned instant (aware, UTC) of a scheduled job, else None.
+    `slot` is the planned instant (aware, UTC) of a scheduled job, else None. `job_type` is the type's name.
     """
 
     job_id: int
@@ -29,11 +29,19 @@ class Context:
     slot: datetime | None
     stop_asked: Callable[[], bool]
     report: Callable[[dict[str, Any]], None]
+    job_type: str = ""
+    queue: str = ""
+    bind: Callable[[], dict[str, Any]] = dict
 
     @property
     def should_stop(self) -> bool:
         """True when this run should end soon: its deadline passed, its lease is lost, or the worker stops."""
         return self.stop_asked()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the job was enqueued with, by the names of the function's parameters, without their defaults."""
+        return self.bind()
 
     def progress(self, done: float, total: float, note: str = "") -> None:
         """Show how far this run is: `done` of `total`, and a note of at most 1,000 characters.

@@ -81,6 +81,7 @@ DATABASES: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_DATABASE
 }
 DATABASE_ROUTERS = ["tests.router.JobsRouter"]
 DJANGO_JOBS: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_SETTINGS", "{}"))
+LOGGING: dict[str, Any] = json.loads(os.environ.get("DJANGO_JOBS_TEST_LOGGING", "{}"))
 if "DJANGO_JOBS_TEST_PATIENCE" in os.environ:
     plan.PATIENCE = float(os.environ["DJANGO_JOBS_TEST_PATIENCE"])
 if "FAKETIME" in os.environ:

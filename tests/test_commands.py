@@ -223,6 +223,7 @@ def test_a_missing_job_is_named(engine: Engine) -> None:
     [
         (["--threads", "0"], "--threads is '0'; give a whole number from 1 to 1,000."),
         (["--threads", "1001"], "--threads is '1001'; give a whole number from 1 to 1,000."),
+        (["--burst", "--reload"], "--burst ends when nothing is due, and --reload never does: give one of them."),
         (["--processes", "x"], "--processes is 'x'; give a whole number from 1 to 1,000."),
         (
             ["--queues", "a b"],

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
 import sys
 import unittest
-from dataclasses import fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,8 +16,10 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.db import connections
+from django.dispatch import Signal
+from django.utils.translation import get_language
 
-from django_jobs import checks, registry, schedule, testing
+from django_jobs import checks, registry, schedule, signals, testing
 from django_jobs.conf import Conf, conf
 from django_jobs.context import Context
 from django_jobs.engines.base import Engine
@@ -167,9 +172,56 @@ def test_every_option_of_the_test_kit_is_documented() -> None:
     assert [name for name in testing.__all__ if f"{name}" not in page] == []
 
 
+def test_the_code_of_the_recipes_around_a_run_works_as_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[object] = []
+
+    @contextmanager
+    def enter(*given: object, **named: object) -> Iterator[None]:
+        entered.append((*given, named, get_language()))
+        yield
+
+    for name, function in (("django_tenants.utils", "schema_context"), ("structlog.contextvars", "bound_contextvars")):
+        module = ModuleType(name)
+        setattr(module, function, enter)
+        monkeypatch.setitem(sys.modules, name.partition(".")[0], ModuleType(name.partition(".")[0]))
+        monkeypatch.setitem(sys.modules, name, module)
+    text = blocks("docs/writing-jobs.md", "python")[-1]
+    around = run(text, "docs/writing-jobs.md", monkeypatch).around
+    context = Context(
+        job_id=3,
+        attempt=1,
+        run=1,
+        idempotency_key="",
+        slot=None,
+        stop_asked=lambda: False,
+        report=lambda progress: None,
+        job_type="a",
+        bind=lambda: {"tenant": "acme", "language": "de"},
+    )
+    with around(context):
+        entered.append(get_language())
+    assert entered == [("acme", {}, "en-us"), ({"job_id": 3, "job_type": "a"}, "de"), "de"]
+    with around(replace(context, bind=dict)):
+        assert get_language() == "en-us"
+
+
+def test_the_logging_of_the_page_on_monitoring_works_as_pasted() -> None:
+    text = blocks("docs/monitoring.md", "python")[-1]
+    code = f"{text}\nimport logging, logging.config\nlogging.config.dictConfig(LOGGING)\nlogging.warning('said')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr == "WARNING root [job - -] said\n"
+
+
 def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
     documented = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "settings.md").read_text(), re.M)
     assert sorted(documented) == sorted(item.name.upper() for item in fields(Conf))
+
+
+def test_every_signal_is_documented_and_every_documented_one_exists() -> None:
+    documented = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "signals.md").read_text(), re.M)
+    assert documented == [name for name, value in vars(signals).items() if isinstance(value, Signal)]
 
 
 def anchors(page: Path) -> set[str]:

@@ -20,6 +20,7 @@ from django.utils.module_loading import import_string
 from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, conf, job, registry
 from django_jobs.models import Job
 from django_jobs.outcomes import Outcome
+from django_jobs.signals import job_dead
 from example_project.shop.models import DemoRun, Order
 
 ROOT = Path(__file__).parent.parent
@@ -86,7 +87,27 @@ def test_the_code_of_the_page_on_enqueueing_works_as_pasted(run: Callable[..., A
     assert sorted(tuple(found.payload["args"]) for found in stored) == sorted(called)
 
 
-def test_the_code_of_the_page_on_writing_jobs_works_as_pasted(run: Callable[..., Any]) -> None:
+def beside(monkeypatch: pytest.MonkeyPatch, name: str, **values: Any) -> None:
+    """Have a module be there that a page imports."""
+    package, _, inner = name.partition(".")
+    for each in filter(None, (package, inner and name)):
+        monkeypatch.setitem(sys.modules, each, ModuleType(each))
+    vars(sys.modules[name]).update(values)
+
+
+def test_the_code_of_the_page_on_signals_works_as_pasted(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside(monkeypatch, "shop.jobs", send_receipt=send_receipt)
+    module = run("docs/signals.md")
+    assert job_dead.disconnect(module.tell_support, sender=send_receipt.job_type)
+
+
+def test_the_code_of_the_page_on_writing_jobs_works_as_pasted(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside(monkeypatch, "django_tenants.utils", schema_context=None)
+    beside(monkeypatch, "structlog.contextvars", bound_contextvars=None)
     given = {"job": job, "Backoff": Backoff, "Context": Context, "ValidationError": ValidationError}
     module = run("docs/writing-jobs.md", **given)
     assert (module.send_receipt.name, module.book.job_type.atomic) == ("shop.receipt", True)

@@ -22,6 +22,8 @@ CALLED_OFF = "called off"
 ASKED_TO_STOP = "asked to stop"
 EDITED = "edited"
 TOO_LATE = "expired"
+# Of a claim that goes back as if it had not been made; no line says it.
+RELEASED = "released"
 ACTS = (REQUEUED, CALLED_OFF, ASKED_TO_STOP, EDITED)
 
 # Between the errors of a chain, in a stored text.

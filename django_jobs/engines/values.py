@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from django_jobs.engines.causes import DATABASE_AWAY, OUTCOME_LOST
+from django_jobs.engines.causes import DATABASE_AWAY, OUTCOME_LOST, RELEASED
 
 
 def as_text(value: str | float | datetime | None) -> bytes | None:
@@ -217,7 +217,7 @@ class Settlement(NamedTuple):
 
 def released(run: Run) -> Settlement:
     """Return the settlement that gives a claim back as if it had not been made; the token stays used."""
-    return Settlement(run=run, status="ready", counts="nothing", cause="released")
+    return Settlement(run=run, status="ready", counts="nothing", cause=RELEASED)
 
 
 class Done(NamedTuple):

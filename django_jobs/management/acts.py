@@ -35,17 +35,17 @@ def requeue(options: dict[str, Any], say: Say) -> Answer:
     # By their ids any that ended; by what they are, the dead letters unless it is said otherwise.
     default = operate.FINISHED if options["ids"] else Job.DEAD_LETTERS
     chosen = given.choice(options, operate.FINISHED, default)
-    return _tell(bulk.requeue(chosen, why=options["why"], by=_who()), say, ("requeued",))
+    return _tell(bulk.requeue(chosen, why=options["why"], by=who()), say, ("requeued",))
 
 
 def cancel(options: dict[str, Any], say: Say) -> Answer:
     chosen = given.choice(options, operate.UNFINISHED, operate.UNFINISHED)
-    return _tell(bulk.cancel(chosen, why=options["why"], by=_who()), say, ("cancelled", "asked"))
+    return _tell(bulk.cancel(chosen, why=options["why"], by=who()), say, ("cancelled", "asked"))
 
 
 def purge(options: dict[str, Any], say: Say) -> Answer:
     chosen = given.choice(options, (Job.Status.READY, *operate.FINISHED), operate.FINISHED)
-    parts = bulk.purge(chosen, with_keys=options["with_keys"], dry_run=options["dry_run"], by=_who())
+    parts = bulk.purge(chosen, with_keys=options["with_keys"], dry_run=options["dry_run"], by=who())
     return _tell(parts, say, ("to be deleted" if options["dry_run"] else "deleted",))
 
 
@@ -113,7 +113,7 @@ def pause(options: dict[str, Any], say: Say) -> Answer:
     if unknown and options["known"]:
         given.refuse(f"{unknown} Nothing was paused.")
     try:
-        row = pauses.pause(**{kind: name}, until=given.until(options), why=options["why"], by=_who())
+        row = pauses.pause(**{kind: name}, until=given.until(options), why=options["why"], by=who())
     except InvalidJob as error:
         given.refuse(str(error))
     if unknown:
@@ -129,7 +129,7 @@ def _pause_schedule(name: str, options: dict[str, Any]) -> Answer:
             given.refuse(
                 f"--{option} is {options[option][:80]!r}; a schedule is paused until it is resumed: leave it out."
             )
-    paused = given.schedule(name).pause(by=_who(), why=options["why"])
+    paused = given.schedule(name).pause(by=who(), why=options["why"])
     said = "is paused until it is resumed. Jobs that it made stay" if paused else "was paused already"
     return Answer({"kind": "schedule", "name": name, "paused": paused}, [f"The schedule {name!r} {said}."])
 
@@ -137,7 +137,7 @@ def _pause_schedule(name: str, options: dict[str, Any]) -> Answer:
 def resume(options: dict[str, Any], say: Say) -> Answer:
     kind, name = _what(options)
     if kind == "schedule":
-        resumed = given.schedule(name).resume(by=_who())
+        resumed = given.schedule(name).resume(by=who())
     else:
         resumed = pauses.resume(**{kind: name})
     said = "is resumed" if resumed else "was not paused"
@@ -147,7 +147,7 @@ def resume(options: dict[str, Any], say: Say) -> Answer:
 def run(options: dict[str, Any], say: Say) -> Answer:
     schedule = given.schedule(options["schedule"])
     try:
-        job = schedule.run_now(by=_who(), why=options["why"])
+        job = schedule.run_now(by=who(), why=options["why"])
     except (InvalidJob, InvalidJobType) as error:
         given.refuse(str(error))
     except UNREADABLE as error:
@@ -186,7 +186,7 @@ def _unknown(kind: str, name: str) -> str:
     return f"No {what} {name!r} is known to the code, a worker, a schedule or a job{meant}"
 
 
-def _who() -> str:
+def who() -> str:
     try:
         return getpass.getuser()
     except (ImportError, KeyError, OSError):  # no name for this user id, as in a container

@@ -230,6 +230,20 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Deployment',
+            fields=[
+                ('id', models.SmallIntegerField(default=1, primary_key=True, serialize=False)),
+                ('instance', models.CharField(max_length=32)),
+                ('name', models.CharField(blank=True, db_default='', max_length=100)),
+                ('adopted_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('adopted_by', models.CharField(blank=True, db_default='', max_length=255)),
+            ],
+            options={
+                'default_permissions': (),
+                'constraints': [models.CheckConstraint(condition=models.Q(('id', 1)), name='django_jobs_deployment_one')],
+            },
+        ),
+        migrations.CreateModel(
             name='Effect',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),

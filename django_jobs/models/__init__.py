@@ -1,6 +1,7 @@
 from django_jobs.models.alert import Alert
 from django_jobs.models.archived_job import ArchivedJob, find
 from django_jobs.models.bulk_act import BulkAct
+from django_jobs.models.deployment import Deployment
 from django_jobs.models.effect import Effect, EffectQuerySet
 from django_jobs.models.job import Job, JobQuerySet
 from django_jobs.models.pause import Pause
@@ -14,6 +15,7 @@ __all__ = [
     "Alert",
     "ArchivedJob",
     "BulkAct",
+    "Deployment",
     "Effect",
     "EffectQuerySet",
     "Job",

@@ -11,6 +11,7 @@ from django_jobs.engines.values import NewJob
 from django_jobs.exceptions import JobsError
 from django_jobs.models import Job
 from django_jobs.options import Enqueue
+from django_jobs.queue import told
 from django_jobs.queue.new_job import (
     new_job,
     refuse_another_call,
@@ -39,8 +40,14 @@ def enqueue(job_type: JobType, using: Enqueue, args: tuple[Any, ...], kwargs: di
 
 def _store(found: Engine, new: NewJob) -> Job:
     if new.idempotency_key is None:
-        return _insert(found, new)
+        return _told(found, new, _insert(found, new))
     return _insert_once(found, new, new.idempotency_key)
+
+
+def _told(found: Engine, new: NewJob, job: Job) -> Job:
+    if told.enqueues_are_heard():
+        told.enqueued(found.alias, [(job.pk, new.terms)])
+    return job
 
 
 def _insert(found: Engine, new: NewJob) -> Job:
@@ -62,7 +69,7 @@ def _insert_once(found: Engine, new: NewJob, key: str) -> Job:
         if inserted is not None:
             if new.terms.is_due:
                 notify.ready(found, new.terms.queue)
-            return inserted
+            return _told(found, new, inserted)
         holder = found.holder(key)
         if holder is not None:
             refuse_another_call(new, holder.type, payload.dump(holder.payload), f"job {holder.pk}", holder.pk)

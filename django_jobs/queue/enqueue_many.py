@@ -12,21 +12,14 @@ from django.db import transaction
 
 from django_jobs import notify, payload, tracing
 from django_jobs.calls import Call
-from django_jobs.conf import conf
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
-from django_jobs.engines.values import NewJob, Terms
-from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
+from django_jobs.engines.values import NewJob
 from django_jobs.options import Enqueue
-from django_jobs.queue.arguments import payload_of, plain_payload
+from django_jobs.queue import told
 from django_jobs.queue.enqueue import taken_and_freed
-from django_jobs.queue.new_job import (
-    refuse_another_call,
-    refuse_event_loop,
-    refuse_split_transaction,
-    terms_of,
-    transaction_elsewhere,
-)
+from django_jobs.queue.many_checked import Check, iterator
+from django_jobs.queue.new_job import refuse_another_call, refuse_event_loop, transaction_elsewhere
 from django_jobs.registry import JobType
 
 # What one statement stores at most.
@@ -57,8 +50,8 @@ def enqueue_many(job_type: JobType, using: Enqueue, calls: Iterable[Call[Any]]) 
     refuse_event_loop("enqueue_many")
     found = engine()
     # Asked before our own transaction is open.
-    check = _Check(job_type, using, found.alias, transaction_elsewhere(found.alias))
-    given = _iterator(job_type, calls)
+    check = Check(job_type, using, found.alias, transaction_elsewhere(found.alias))
+    given = iterator(job_type, calls)
     # What is in a list is in memory already.
     ahead = ROWS if type(calls) in (list, tuple) else AHEAD
     if not tracing.is_on():
@@ -69,86 +62,19 @@ def enqueue_many(job_type: JobType, using: Enqueue, calls: Iterable[Call[Any]]) 
         return ids
 
 
-def _store(found: Engine, check: _Check, given: Iterator[Any], ahead: int) -> list[int]:
+def _store(found: Engine, check: Check, given: Iterator[Any], ahead: int) -> list[int]:
+    stored: list[told.Stored] | None = [] if told.enqueues_are_heard() else None
     with found.on_working_connection(), found.storing():
-        ids, keyed = _insert_unkeyed(found, check, given, ahead)
-        _insert_keyed(found, keyed, ids)
+        ids, keyed = _insert_unkeyed(found, check, given, ahead, stored)
+        _insert_keyed(found, keyed, ids, stored)
+    if stored:
+        told.enqueued(found.alias, stored)
     return ids
 
 
-def _iterator(job_type: JobType, calls: Iterable[Call[Any]]) -> Iterator[Any]:
-    try:
-        return iter(calls)
-    except TypeError:
-        raise InvalidJobType(f"enqueue_many() was given {shown(calls)}; {_how(job_type)}.") from None
-
-
-def _how(job_type: JobType) -> str:
-    name = job_type.function.__name__
-    return f"give it calls, as in {name}.enqueue_many([{name}.call(...), ...])"
-
-
-class _Check:
-    """Makes of each call what is to be stored.
-
-    What calls have besides their arguments is the same object for the same options, which are mostly the last ones.
-    """
-
-    def __init__(self, job_type: JobType, using: Enqueue, alias: str, elsewhere: str | None) -> None:
-        self._job_type, self._using = job_type, using
-        self._alias, self._elsewhere = alias, elsewhere
-        self._limit = conf().max_payload_bytes
-        self._last: Enqueue | None = None
-        self._terms: Terms
-        self._key: str | None = None
-        self._known: dict[Any, Terms] = {}
-
-    def __call__(self, place: int, call: Any, alone: Callable[[], None]) -> NewJob:
-        """Return what is to be stored. `alone` is called before code of others may run, as that which shows a wrong value."""
-        try:
-            if type(call) is not Call:
-                alone()
-            if not (type(call) is Call and call.using is self._last and call.job_type is self._job_type):
-                self._read_options(call)
-            text = plain_payload(self._job_type, call.args, call.kwargs, self._limit)
-            if text is None:
-                alone()
-                text = payload_of(self._job_type, call.args, call.kwargs, self._limit)
-            return NewJob(self._terms, text, self._key)
-        except (InvalidJob, InvalidJobType) as error:
-            raise type(error)(f"calls[{place}]: {error}") from None
-
-    def _read_options(self, call: Any) -> None:
-        self._last = None
-        options = _options(call, self._job_type, self._using)
-        if not options.detached:
-            refuse_split_transaction(self._elsewhere, self._alias)
-        self._terms, self._key = self._of(options), options.idempotency_key
-        self._last = call.using
-
-    def _of(self, options: Enqueue) -> Terms:
-        apart = options.apart()
-        terms = self._known.get(apart)
-        if terms is None:
-            if len(self._known) == ROWS:
-                self._known.clear()
-            terms = terms_of(self._job_type, options)
-            terms = self._known[apart] = tracing.carrying(terms) if tracing.is_on() else terms
-        return terms
-
-
-def _options(call: Any, job_type: JobType, using: Enqueue) -> Enqueue:
-    if not isinstance(call, Call):
-        raise InvalidJobType(f"{shown(call)} is no call; {_how(job_type)}.")
-    if call.job_type.name != job_type.name:
-        raise InvalidJobType(
-            f"it is a call of {call.job_type.name}, and enqueue_many() is that of {job_type.name}; "
-            "enqueue the calls of each job by its own."
-        )
-    return call.using.over(using)
-
-
-def _insert_unkeyed(found: Engine, check: _Check, given: Iterator[Any], ahead: int) -> tuple[list[int], list[_Item]]:
+def _insert_unkeyed(
+    found: Engine, check: Check, given: Iterator[Any], ahead: int, stored: list[told.Stored] | None
+) -> tuple[list[int], list[_Item]]:
     """Insert while the calls are read, so that memory holds two parts of them; return the ids, and what has a key, whose ids
     are still to be found.
 
@@ -157,7 +83,7 @@ def _insert_unkeyed(found: Engine, check: _Check, given: Iterator[Any], ahead: i
     """
     ids: list[int] = []
     keyed: list[_Item] = []
-    with _Part(found, ids) as part:
+    with _Part(found, ids, stored) as part:
         while calls := list(islice(given, ahead)):
             part.send()
             for call in calls:
@@ -176,8 +102,8 @@ def _insert_unkeyed(found: Engine, check: _Check, given: Iterator[Any], ahead: i
 class _Part:
     """Jobs that are inserted together, as many as one statement may have, and those before them that are under way."""
 
-    def __init__(self, found: Engine, ids: list[int]) -> None:
-        self._found, self._ids = found, ids
+    def __init__(self, found: Engine, ids: list[int], stored: list[told.Stored] | None) -> None:
+        self._found, self._ids, self._stored = found, ids, stored
         self._new: list[NewJob] = []
         self._places: list[int] = []
         self._size = self._largest = 0
@@ -219,19 +145,23 @@ class _Part:
             arrive()
 
     def _arrived(self, inserted: Callable[[], list[int | None]], places: list[int], new: list[NewJob]) -> None:
-        for place, made in zip(places, inserted(), strict=True):
-            assert made is not None
-            self._ids[place] = made
+        made = [pk for pk in inserted() if pk is not None]
+        for place, pk in zip(places, made, strict=True):
+            self._ids[place] = pk
+        if self._stored is not None:
+            self._stored += [(pk, item.terms) for pk, item in zip(made, new, strict=True)]
         notify.ready_if_due(self._found, new)
 
 
-def _insert_keyed(found: Engine, keyed: list[_Item], ids: list[int]) -> None:
+def _insert_keyed(found: Engine, keyed: list[_Item], ids: list[int], stored: list[told.Stored] | None) -> None:
     """Insert in key order over all calls: two callers with the same keys wait for each other, and never in a circle."""
     keyed.sort(key=lambda item: (item.key, item.place))
     firsts, repeats = _told_apart(keyed)
     for part in _parts(firsts):
-        for item, made in zip(part, _insert_part(found, part, TRIES), strict=True):
-            ids[item.place] = made
+        for item, (pk, is_new) in zip(part, _insert_part(found, part, TRIES), strict=True):
+            ids[item.place] = pk
+            if is_new and stored is not None:
+                stored.append((pk, item.new.terms))
         notify.ready_if_due(found, [item.new for item in part])
     for item, first in repeats:
         ids[item.place] = ids[first.place]
@@ -266,8 +196,8 @@ def _parts(items: Iterable[_Item]) -> Iterator[list[_Item]]:
         yield part
 
 
-def _insert_part(found: Engine, part: Sequence[_Item], tries: int) -> list[int]:
-    """Insert or find the jobs of consecutive keys.
+def _insert_part(found: Engine, part: Sequence[_Item], tries: int) -> list[tuple[int, bool]]:
+    """Insert or find the jobs of consecutive keys; return their ids, each with whether it is new.
 
     When a key is freed meanwhile, to insert it then would be out of order. So the savepoint lets go of the locks of this
     part, all the others are on lower keys, and it is begun again in halves: the smaller a part, the sooner it is through
@@ -285,11 +215,14 @@ def _insert_part(found: Engine, part: Sequence[_Item], tries: int) -> list[int]:
     return [made for smaller in halves for made in _insert_part(found, smaller, tries - 1)]
 
 
-def _held(found: Engine, part: Sequence[_Item], made: Sequence[int | None]) -> list[int]:
+def _held(found: Engine, part: Sequence[_Item], made: Sequence[int | None]) -> list[tuple[int, bool]]:
     """Return the ids of the jobs that were made and, where the key was taken, of those that have it."""
     taken = [item.key for item, new_id in zip(part, made, strict=True) if new_id is None]
     holders = found.holders(taken) if taken else {}
-    return [_holder_of(item, holders) if new_id is None else new_id for item, new_id in zip(part, made, strict=True)]
+    return [
+        (_holder_of(item, holders), False) if new_id is None else (new_id, True)
+        for item, new_id in zip(part, made, strict=True)
+    ]
 
 
 def _holder_of(item: _Item, holders: dict[str, Any]) -> int:

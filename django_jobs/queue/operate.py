@@ -20,6 +20,7 @@ from django_jobs.models.clock import Clock, from_row
 from django_jobs.outcomes import seconds
 from django_jobs.payload import dump
 from django_jobs.queue import seen as acts
+from django_jobs.queue import told
 from django_jobs.queue.edited import Edited, Stored, edited
 from django_jobs.texts import text as _
 
@@ -107,14 +108,14 @@ def requeue(
     for _try in range(acts.TRIES):
         seen = acts.see(job_id)
         if seen.status in UNFINISHED:
-            words = {"id": job_id, "state": acts.state(seen)}
-            raise StateConflict(_("Job %(id)d%(state)s; it can be requeued when it has ended.", **words))
+            state = acts.state(seen)
+            raise StateConflict(_("Job %(id)d%(state)s; it can be requeued when it has ended.", id=job_id, state=state))
         acts.expect(seen, states, as_seen)
         new = None if payload is None else edited(seen, payload)
-        told = f"{said} (with other {new.what})" if new is not None and new.names else said
+        words = f"{said} (with other {new.what})" if new is not None and new.names else said
         if isinstance(seen, ArchivedJob):
-            return _make_anew(seen, told, new)
-        if _requeue(seen, told, new):
+            return _make_anew(seen, words, new)
+        if _requeue(seen, words, new):
             return job_id
     raise acts.busy(job_id)
 
@@ -133,13 +134,16 @@ def _make_anew(seen: Any, said: str, new: Edited | None) -> int:
                     new=row.requeued_as,
                 )
             )
-        job_id = engine(alias).insert(_as_new(row, new)).pk
+        anew = _as_new(row, new)
+        job_id = engine(alias).insert(anew).pk
         Job.objects.using(alias).filter(pk=job_id).update(
             suspect=row.suspect,
             parked=Job.Parked.SUSPECT if row.suspect else None,
             history=[{**acts.line(seen, REQUEUED, f"{said} (it was job {seen.pk}, which is archived)"), "run": 0}],
         )
         ArchivedJob.objects.using(alias).filter(pk=seen.pk).update(requeued_as=job_id)
+        if told.enqueues_are_heard():
+            told.enqueued(alias, [(job_id, anew.terms)])
         log.when_committed(alias, log.job_act, seen.pk, f"is archived, and requeued as job {job_id}", said)
     return job_id
 

@@ -5,19 +5,21 @@ Nothing here waits for a row that somebody holds: it is left for the next try, a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from django.db import InterfaceError, OperationalError, transaction
 
 from django_jobs import log, notify, registry
 from django_jobs.backoff import Backoff
 from django_jobs.engines.base import Engine
-from django_jobs.engines.causes import DEADLINE, LEASE_RAN_OUT
+from django_jobs.engines.causes import DEADLINE, LEASE_RAN_OUT, RELEASED
 from django_jobs.engines.values import Run, Settlement, released
 from django_jobs.models import Job
 from django_jobs.models.clock import database_now
 from django_jobs.models.stat import FINAL
-from django_jobs.queue import convictions
+from django_jobs.queue import convictions, told
 from django_jobs.queue.history import entry, late
 from django_jobs.queue.stats import Counted
 
@@ -170,6 +172,8 @@ def _settle(engine: Engine, settlements: Sequence[Settlement], max_uncounted: in
         return statuses
     _count(engine, settlements, statuses)
     notify.ready_again(engine, settlements, statuses)
+    if told.ends_are_heard():
+        _tell(engine, settlements, statuses)
     for item in settlements:
         if item.run.id in statuses and item.counts == "loss":
             log.job_lost(item.run.id, statuses[item.run.id], item.cause, item.error or "")
@@ -197,14 +201,42 @@ def _count(engine: Engine, settlements: Sequence[Settlement], statuses: dict[int
 
 
 def _counted(engine: Engine, settlements: Sequence[Settlement], statuses: dict[int, str]) -> Counted:
-    jobs = Job.objects.using(engine.alias).filter(pk__in=[item.run.id for item in settlements])
-    rows = {row[0]: row[1:] for row in jobs.values_list("pk", "queue", "type", "attempts")}
+    rows = _rows(engine, settlements)
     counted = Counted()
     for item in settlements:
-        queue, job_type, attempts = rows[item.run.id]
+        queue, job_type, attempt = rows[item.run.id]
         if item.cause == LEASE_RAN_OUT:
             counted.add(queue, job_type, "lease_expirations")
         if statuses[item.run.id] in FINAL:
-            # Only what was an attempt of the job's own is in the row by now.
-            counted.end(queue, job_type, statuses[item.run.id], max(attempts + (item.counts != "attempt"), 1))
+            counted.end(queue, job_type, statuses[item.run.id], attempt)
     return counted
+
+
+def _rows(engine: Engine, settlements: Sequence[Settlement]) -> dict[int, tuple[str, str, int]]:
+    """Return the queue and the type of each job, and which attempt it was that has been taken back."""
+    jobs = Job.objects.using(engine.alias).filter(pk__in=[item.run.id for item in settlements])
+    found = {row[0]: row[1:] for row in jobs.values_list("pk", "queue", "type", "attempts")}
+    counts = {item.run.id: item.counts for item in settlements}
+    # Only what was an attempt of the job's own is in the row by now.
+    return {pk: (queue, name, max(done + (counts[pk] != "attempt"), 1)) for pk, (queue, name, done) in found.items()}
+
+
+def _tell(engine: Engine, settlements: Sequence[Settlement], statuses: dict[int, str]) -> None:
+    """Tell the project's receivers, when that is committed, of the runs that were taken back; others were only claimed."""
+    runs = [item for item in settlements if item.run.id in statuses and item.cause != RELEASED]
+    rows = _rows(engine, runs) if runs else {}
+    for item in runs:
+        queue, job_type, attempt = rows[item.run.id]
+        line = json.loads(item.entry or "{}")
+        end = told.End(
+            job_id=item.run.id,
+            job_type=job_type,
+            queue=queue,
+            attempt=attempt,
+            run=item.run.token,
+            status=statuses[item.run.id],
+            cause=item.cause,
+            error=str(line.get("error", "")),
+            seconds=float(line.get("seconds", 0.0)),
+        )
+        told.when_committed(engine.alias, partial(told.ended, end))

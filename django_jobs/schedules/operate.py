@@ -11,6 +11,7 @@ from django_jobs.engines import engine
 from django_jobs.exceptions import InvalidJob
 from django_jobs.models import Job, Schedule, ScheduleState
 from django_jobs.payload import storable
+from django_jobs.queue import told
 from django_jobs.queue.new_job import refuse_event_loop, refuse_split_transaction, transaction_elsewhere
 from django_jobs.schedules import definition, status
 from django_jobs.schedules import log as schedule_log
@@ -58,6 +59,8 @@ def run_now(schedule: Schedule, *, why: str, by: str) -> Job:
     with found.on_working_connection(), transaction.atomic(using=found.alias):
         job = found.insert(call)
         notify.ready_if_due(found, [call])
+        if told.enqueues_are_heard():
+            told.enqueued(found.alias, [(job.pk, call.terms)])
         log.when_committed(found.alias, schedule_log.schedule_act, schedule.name, f"run now, as job {job.pk},", by, why)
     return job
 

@@ -21,6 +21,7 @@ from django_jobs.exceptions import EnqueueTimeout
 from django_jobs.models import Job, ScheduleState
 from django_jobs.models.clock import Clock, for_row, from_row
 from django_jobs.models.schedule import UNREADABLE
+from django_jobs.queue import told
 from django_jobs.queue.stats import Counted
 from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules import rows
@@ -223,6 +224,7 @@ def _fired(step: Step, made: list[int | None]) -> dict[str, Any]:
 def _stored(engine: Engine, jobs: Sequence[NewJob]) -> list[int | None]:
     """Store jobs and return their ids. A slot whose key is there has had its job, whatever that was called with."""
     made = engine.insert_many(jobs)
+    told.fired(engine.alias, list(zip(made, jobs, strict=True)))
     taken = [str(job.idempotency_key) for job, pk in zip(jobs, made, strict=True) if pk is None]
     holders = engine.holders(taken) if taken else {}
     ids = {key: holder.pk for key, holder in holders.items()}

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
+from django.utils.module_loading import import_string
 
-from django_jobs.context import Context, current
+from django_jobs import registry
+from django_jobs.context import Context
 from django_jobs.engines.values import Claimed
 from django_jobs.registry import JobType
 from django_jobs.workers.coroutines import run_async
@@ -20,17 +24,50 @@ _decode = json.JSONDecoder().raw_decode
 _is_async = lru_cache(maxsize=None)(iscoroutinefunction)
 
 
-def call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) -> Any:
+def call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch, around: str | None = None) -> Any:
+    """Call it, inside of what the project has `around` each run; whatever that raises is raised by the run."""
+    if around is None:
+        return _called(job_type, claimed, context, watch)
+    pid = os.getpid()
+    try:
+        with _around(around)(context):
+            return _called(job_type, claimed, context, watch)
+        return None  # it has swallowed an error
+    finally:
+        _end_copy(pid)
+
+
+@lru_cache(maxsize=1)
+def _around(path: str) -> Callable[[Context], AbstractContextManager[Any, bool]]:
+    found: Callable[[Context], AbstractContextManager[Any, bool]] = import_string(path)
+    return found
+
+
+def _called(job_type: JobType, claimed: Claimed, context: Context, watch: Watch) -> Any:
     content, _ = _decode(claimed.payload)
     arguments = [context, *content["args"]] if job_type.takes_context else content["args"]
     pid = os.getpid()
-    token = current.set(context)
     try:
         if _is_async(job_type.function):
             watch.expect_task()
             return run_async(job_type.function, arguments, content["kwargs"], watch.begin_task)
         return job_type.function(*arguments, **content["kwargs"])
     finally:
-        current.reset(token)
-        if os.getpid() != pid:
-            os._exit(0)  # the handler forked, and this is the copy of its thread: the end is the original's to tell
+        _end_copy(pid)
+
+
+def _end_copy(pid: int) -> None:
+    """End a process that a handler has forked, when the copy of its thread leaves it: the end is the original's to tell."""
+    if os.getpid() != pid:
+        os._exit(0)
+
+
+def bound(claimed: Claimed) -> dict[str, Any]:
+    """Return the stored arguments of a job by the names of its function's parameters."""
+    job_type = registry.find(claimed.type)
+    if job_type is None:
+        return {}
+    content, _ = _decode(claimed.payload)
+    first = [None] if job_type.takes_context else []
+    found = job_type.signature.bind(*first, *content["args"], **content["kwargs"]).arguments
+    return dict(list(found.items())[len(first) :])

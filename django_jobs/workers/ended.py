@@ -9,11 +9,16 @@ from typing import NamedTuple, cast
 
 from django_jobs import log, notify
 from django_jobs.engines.base import Engine
-from django_jobs.engines.causes import STOPPED
+from django_jobs.engines.causes import RELEASED, STOPPED, TOO_LATE
 from django_jobs.engines.values import Claimed, Done, Settlement
+from django_jobs.queue import told
+from django_jobs.workers.connections import discard_open_transactions
 from django_jobs.workers.seats import Region
 
 LOST = "lost lease"
+# How a claim ends whose function was not called.
+NO_RUN = (RELEASED, TOO_LATE)
+ASKED = "a person asked for it while it ran"
 # What a statement stores at most, so that it does not run into its time-out: results may be a MiB each.
 PART_CHARACTERS = 2_000_000
 
@@ -86,7 +91,13 @@ def _status(item: Ended, found: str) -> str:
 
 
 def account(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> None:
-    """Count and log how the runs of a stored part ended."""
+    """Count and log how the runs of a stored part ended, and tell the project's receivers."""
+    _count_and_log(region, part, statuses)
+    if told.ends_are_heard():
+        _tell(region, part, statuses)
+
+
+def _count_and_log(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> None:
     if isinstance(part[0].outcome, Done):
         done = sum(statuses[item.claimed.id] == "done" for item in part)
         region.count("done", done)
@@ -98,7 +109,7 @@ def account(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> 
 
 def _account_one(region: Region, item: Ended, status: str) -> None:
     outcome = item.outcome
-    if isinstance(outcome, Settlement) and outcome.cause == "released":
+    if isinstance(outcome, Settlement) and outcome.cause == RELEASED:
         region.count("released")  # whoever has the job now, nothing was run
     elif status == LOST:
         region.count("lost_leases")
@@ -107,7 +118,7 @@ def _account_one(region: Region, item: Ended, status: str) -> None:
         log.job_done(item.claimed, item.seconds)
     elif isinstance(outcome, Done):
         region.count(status)
-        log.job_settled(item.claimed, status, status, "a person asked for it while it ran", None)
+        log.job_settled(item.claimed, status, status, ASKED, None)
     elif status == "done":
         # An atomic run whose COMMIT was made, and got no answer.
         region.count("done")
@@ -115,5 +126,38 @@ def _account_one(region: Region, item: Ended, status: str) -> None:
     else:
         stopped = outcome.cause == STOPPED
         region.count("stopped" if stopped else "retried" if status == "ready" else status)
-        said = json.loads(outcome.entry)["error"] if outcome.entry else outcome.error or ""
-        log.job_settled(item.claimed, status, outcome.cause, said[:300], outcome.delay, outcome.exception)
+        log.job_settled(item.claimed, status, outcome.cause, _said(outcome), outcome.delay, outcome.exception)
+
+
+def _said(outcome: Settlement) -> str:
+    return str(json.loads(outcome.entry)["error"] if outcome.entry else outcome.error or "")[:300]
+
+
+def _tell(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> None:
+    """Tell of the runs that ended; what receivers leave on this thread, which writes outcomes, is thrown away."""
+    for item in part:
+        status = statuses[item.claimed.id]
+        if status != LOST and not (isinstance(item.outcome, Settlement) and item.outcome.cause in NO_RUN):
+            told.ended(_end(item, status))
+            region.tick_writes()
+    discard_open_transactions()
+
+
+def _end(item: Ended, status: str) -> told.End:
+    claimed, outcome = item.claimed, item.outcome
+    cause = error = ""
+    if isinstance(outcome, Done) and status != "done":
+        cause, error = status, ASKED
+    elif isinstance(outcome, Settlement) and status != "done":
+        cause, error = outcome.cause, _said(outcome)
+    return told.End(
+        job_id=claimed.id,
+        job_type=claimed.type,
+        queue=claimed.queue,
+        attempt=claimed.attempts + 1,
+        run=claimed.token,
+        status=status,
+        cause=cause,
+        error=error,
+        seconds=item.seconds,
+    )

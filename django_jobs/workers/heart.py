@@ -8,18 +8,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db.models.functions import Now
 
-from django_jobs import log
+from django_jobs import deployment, log
 from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import LEASE_RAN_OUT
 from django_jobs.engines.values import Run
+from django_jobs.exceptions import ConfigurationError
 from django_jobs.models import Job
 from django_jobs.models import Worker as WorkerRow
 from django_jobs.queue import rescue
+from django_jobs.workers.duty import Duty
 from django_jobs.workers.fallen import Fallen, Rescuer
 from django_jobs.workers.fitness import Fitness
 from django_jobs.workers.link import Link, missing_tables, took_too_long
@@ -30,21 +31,6 @@ from django_jobs.workers.watchdog import watchdog
 
 RESCUE_SECONDS = 1.0
 SILENT_LEASES = 10
-
-
-@dataclass(slots=True)
-class _Duty:
-    """Something to be done again and again; it returns the seconds until the next time."""
-
-    name: str
-    do: Callable[[], float]
-    due: float = 0.0
-    # By another thread, which then wakes this one.
-    asked: bool = False
-
-    @property
-    def is_due(self) -> bool:
-        return self.asked or time.monotonic() >= self.due
 
 
 class Heart:
@@ -64,14 +50,15 @@ class Heart:
         self._pulse = pulse
         self._rescuer = rescuer
         self._link = Link(engine, outage, plan.settings.lease)
+        self._owner = deployment.Owner(engine, plan.settings.deployment, plan.settings.heartbeat)
         self._fitness = Fitness(plan.settings.lease, plan.settings.heartbeat)
-        self._beating = _Duty("Sending heartbeats", self._beat)
-        self._rescuing = _Duty("Taking back the jobs of dead worker processes", self._rescue)
-        self._suspecting = _Duty("Looking for suspects", self._look_for_suspects)
-        self._looking = _Duty("Looking for due jobs", self._look, math.inf)
-        self._answering = _Duty("Storing stacks", pulse.orders.answer, math.inf)
+        self._beating = Duty("Sending heartbeats", self._beat)
+        self._rescuing = Duty("Taking back the jobs of dead worker processes", self._rescue)
+        self._suspecting = Duty("Looking for suspects", self._look_for_suspects)
+        self._looking = Duty("Looking for due jobs", self._look, math.inf)
+        self._answering = Duty("Storing stacks", pulse.orders.answer, math.inf)
         # The heartbeat first: nothing that may take long or fail comes before it.
-        reaping = _Duty("Taking back lost jobs", self._reap)
+        reaping = Duty("Taking back lost jobs", self._reap)
         self._duties = [self._beating, self._rescuing, reaping, self._suspecting, self._looking, self._answering]
         self._wake = threading.Event()
         self._ending = False
@@ -85,6 +72,8 @@ class Heart:
         self.suspects = 0
         self.ready = threading.Event()
         self.refused = ""
+        # Why the database, which was ours, is so no more.
+        self.lost = ""
 
     def start(self) -> None:
         self._ending = False
@@ -172,7 +161,8 @@ class Heart:
 
     def _after_error(self, what: str, error: Exception) -> float:
         """Decide what an error means for the connection; return the seconds until the next try."""
-        if not self._begun and (refused := missing_tables(error)):
+        refused = str(error) if isinstance(error, ConfigurationError) else missing_tables(error)
+        if refused and not self._begun:
             self.refused = refused
             return 0.0
         pause = self._link.failed(what, error)
@@ -186,6 +176,7 @@ class Heart:
     def _begin(self) -> None:
         list(Job.objects.using(self._engine.alias).order_by("pk")[:1])
         WorkerRow.objects.using(self._engine.alias).first()
+        deployment.begin(self._engine, self._settings.deployment)
         # As worker processes do: what it takes is shared with all that are forked afterwards.
         self._engine.look(self._plan.queues, self._plan.types)
         if not self._engine.reaps_by_lease:
@@ -210,7 +201,8 @@ class Heart:
     def _beat(self) -> float:
         self._pulse.beat()
         self._answering.asked |= self._pulse.orders.waiting
-        if self._pulse.orders.stop_asked:
+        self.lost = self._owner.refuses()
+        if self._pulse.orders.stop_asked or self.lost:
             self._ring()
         if self._engine.reaps_by_lease:
             self._observe_clock()

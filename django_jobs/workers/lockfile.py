@@ -7,11 +7,45 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from django.db import OperationalError, connections
+
+from django_jobs.engines.sqlite_parts import is_busy
 from django_jobs.exceptions import ConfigurationError
 
 
-def lock(database: Path, wait: float) -> int:
+def take_file(alias: str, wait: float) -> None:
+    """Lock the jobs' SQLite file for this tree, and have it written ahead, so that readers and a writer do not wait."""
+    try:
+        with connections[alias].cursor() as cursor:
+            cursor.execute("PRAGMA database_list")
+            name = next(row[2] for row in cursor.fetchall() if row[1] == "main")
+            if not name:
+                raise ConfigurationError(
+                    "An SQLite database in memory cannot be shared with workers; give NAME a file."
+                )
+            _lock(Path(name), wait)
+            _write_ahead(cursor, wait)
+    except OperationalError as error:
+        raise ConfigurationError(f"The SQLite database cannot be opened: {error}.") from error
+    connections[alias].close()
+
+
+def _write_ahead(cursor: Any, wait: float) -> None:
+    # The change of the journal needs the file for a moment and, unlike other statements, does not wait for those that use it.
+    until = time.monotonic() + wait
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except OperationalError as error:
+            if not is_busy(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.05)  # nothing tells when they are done
+
+
+def _lock(database: Path, wait: float) -> int:
     """Lock the database file for this process tree; return the descriptor that holds the lock.
 
     Raises ConfigurationError, naming its pid, when another supervisor lives. What is left of a tree whose supervisor

@@ -20,11 +20,11 @@ def adopt_orphans() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when `parent`, which forked it, is gone (Linux)."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int, by: int = signal.SIGKILL) -> None:
+    """Have the kernel end this process when `parent`, which forked it, is gone (Linux)."""
+    _prctl(PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), by)
 
 
 def be_killed_first() -> None:

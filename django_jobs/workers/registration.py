@@ -30,3 +30,9 @@ def register(engine: Engine, plan: Plan, incarnation: str, pid: int) -> None:
             f"INSERT INTO {quote(WorkerRow._meta.db_table)} ({columns}) VALUES ({places}) ON CONFLICT DO NOTHING",
             list(row.values()),
         )
+
+
+def leave(engine: Engine, incarnation: str) -> None:
+    """Delete the row of a worker process that ends."""
+    WorkerRow.objects.using(engine.alias).filter(pk=incarnation).delete()
+    engine.connection.close()

@@ -8,14 +8,15 @@ from functools import partial
 
 from django.db import connections, reset_queries
 
-from django_jobs import registry, tracing
+from django_jobs import registry, signals, tracing
 from django_jobs.conf import Conf
-from django_jobs.context import Context
+from django_jobs.context import Context, current
 from django_jobs.engines.base import Engine
 from django_jobs.engines.idle import may_be_dead
 from django_jobs.engines.values import Claimed, Done, Run, Settlement, released
 from django_jobs.exceptions import AtomicBroken, JobsError
 from django_jobs.outcomes import Outcome
+from django_jobs.queue import told
 from django_jobs.registry import JobType
 from django_jobs.workers.atomic import AtomicRun
 from django_jobs.workers.atomic_errors import IdleTooLong, LeaseLost, NotStarted, OutcomeLost
@@ -60,18 +61,24 @@ class Runner:
 
     def run(self, claimed: Claimed, context: Context, watch: Watch | None = None) -> Done | Settlement:
         """Call the function; return how the run ended, whatever the function does."""
-        if not tracing.is_on():
-            return self._run(claimed, context, watch)
-        with tracing.processing(claimed) as processed:
-            ended = self._run(claimed, context, watch)
-            processed.ended(*_told(ended))
-            return ended
+        token = current.set(context)
+        try:
+            if not tracing.is_on():
+                return self._run(claimed, context, watch)
+            with tracing.processing(claimed) as processed:
+                ended = self._run(claimed, context, watch)
+                processed.ended(*_told(ended))
+                return ended
+        finally:
+            current.reset(token)
 
     def _run(self, claimed: Claimed, context: Context, watch: Watch | None) -> Done | Settlement:
         started = time.monotonic()
         self._check_connections(started)
         watch = watch or Watch()
         job_type = registry.find(claimed.type)
+        if signals.job_started.receivers and job_type is not None:
+            self._tell_started(claimed)
         failed = False
         try:
             if job_type is None:
@@ -99,11 +106,16 @@ class Runner:
             connections.close_all()
         return left_open
 
+    def _tell_started(self, claimed: Claimed) -> None:
+        told.started(claimed)
+        discard_open_transactions()
+        watch_connections(self._engine.alias)  # what a receiver broke is not the run's doing
+
     def _called(
         self, claimed: Claimed, job_type: JobType, context: Context, started: float, watch: Watch
     ) -> tuple[Done | Settlement, bool]:
         """Call the function; return how the run ended, and whether by an error."""
-        function = partial(call, job_type, claimed, context, watch)
+        function = partial(call, job_type, claimed, context, watch, self._settings.around)
         if self._settings.solo_memory is None:
             called = watch.call(function)
         else:
@@ -130,7 +142,7 @@ class Runner:
             self._reported,
         )
         try:
-            function = partial(call, job_type, claimed, context, watch)
+            function = partial(call, job_type, claimed, context, watch, self._settings.around)
             return run.make(function, lambda value: self._verdict.returned(claimed, job_type, value, started)), False
         except NotStarted:
             return released(claimed.run), False

@@ -8,9 +8,10 @@ import socket
 import threading
 import time
 
-from django_jobs import registry
+from django_jobs import deployment, registry
 from django_jobs.conf import Conf
 from django_jobs.engines.base import Engine
+from django_jobs.exceptions import ConfigurationError
 from django_jobs.models import Schedule, ScheduleState
 from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules import survey, tick
@@ -35,6 +36,8 @@ class Scheduler:
         self._engine = engine
         self._types = registry.names()
         self._link = Link(engine, outage, settings.lease, "scheduler")
+        self._deployment = settings.deployment
+        self._owner = deployment.Owner(engine, settings.deployment, settings.heartbeat)
         self._label = f"{socket.gethostname()}:{os.getpid()}"
         self._wake = threading.Event()
         self._ending = False
@@ -106,9 +109,11 @@ class Scheduler:
                 self._link.connect()
                 if not self._begun:
                     self._begin()
+                if lost := self._owner.refuses():
+                    raise ConfigurationError(lost)
                 pause = self._tick()
         except Exception as error:
-            if not self._begun and (refused := missing_tables(error)):
+            if refused := self._refused(error):
                 self.refused, self._refused_at = refused, time.monotonic()
                 return 0.0
             if isinstance(error, tick.Held) or is_locked(error):
@@ -119,9 +124,15 @@ class Scheduler:
         self.ready.set()
         return self._link.check() or pause
 
+    def _refused(self, error: Exception) -> str:
+        if isinstance(error, ConfigurationError):
+            return str(error)
+        return "" if self._begun else missing_tables(error)
+
     def _begin(self) -> None:
         for model in (Schedule, ScheduleState):  # are the tables there, with all columns?
             list(model.objects.using(self._engine.alias).filter(pk=0))
+        deployment.begin(self._engine, self._deployment)
         sync(self._engine.alias)
         self._adopt()
         survey.recompute_stale(self._engine.alias)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import mmap
 import struct
+import threading
 import time
 from collections.abc import Iterable
 from enum import IntEnum
@@ -177,6 +178,16 @@ class Region:
     @property
     def stop_asked(self) -> bool:
         return bool(self._memory[self._base + _STOP] or self._memory[self._base + _ORPHANED])
+
+    def tick_until_ended(self) -> None:
+        """Have a thread of its own tick for the loop that claims, which only waits from here on."""
+
+        def tick() -> None:
+            while self.phase != Phase.ENDED:
+                self.tick_claims()
+                threading.Event().wait(0.5)
+
+        threading.Thread(target=tick, name="django_jobs-ticker", daemon=True).start()
 
     @property
     def drain_asked(self) -> bool:

@@ -8,15 +8,12 @@ import select
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Any
-
-from django.db import OperationalError, connections
 
 from django_jobs import log
 from django_jobs.engines import engine
-from django_jobs.engines.sqlite_parts import is_busy
 from django_jobs.exceptions import ConfigurationError
+from django_jobs.queue import told
 from django_jobs.schedules import log as schedule_log
 from django_jobs.workers import posix, stacks
 from django_jobs.workers.connections import configure_connections, longest_wait
@@ -26,7 +23,7 @@ from django_jobs.workers.draining import Drainer
 from django_jobs.workers.fallen import Rescuer
 from django_jobs.workers.heart import Heart
 from django_jobs.workers.listener import Listener
-from django_jobs.workers.lockfile import lock
+from django_jobs.workers.lockfile import take_file
 from django_jobs.workers.maintenance import Maintenance
 from django_jobs.workers.orders import Orders
 from django_jobs.workers.outage import Outage
@@ -34,6 +31,7 @@ from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
 from django_jobs.workers.scheduler import Scheduler
 from django_jobs.workers.seats import SeatMap, State
+from django_jobs.workers.teller import Teller
 
 TICK_SECONDS = 0.5
 # Regions of the seats, and doorbells, for processes that are being replaced: two for each that is wanted, one for a solo
@@ -45,7 +43,10 @@ BEGIN_SECONDS = 1.0
 # With the database cut off, what is left to write is given up then: the whole stop takes the grace and five seconds.
 END_SECONDS = 4.0
 
-CLEAN, RUNS_CUT, DATABASE_AWAY = 0, 3, 4
+# What is still to be told then is given so long.
+TELL_SECONDS = 1.0
+
+CLEAN, REFUSED, RUNS_CUT, DATABASE_AWAY = 0, 2, 3, 4
 
 
 class Supervisor:
@@ -68,6 +69,7 @@ class Supervisor:
         self._scheduler = Scheduler(self._engine, plan.settings, outage) if plan.schedule else None
         self._listener = Listener(self._engine, plan, outage, self._crew.waker)
         self._maintenance = Maintenance(self._engine, plan.settings, outage)
+        self._teller = Teller()
         self._refusal = ""
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
@@ -85,7 +87,8 @@ class Supervisor:
         configure_connections("supervisor", self._settings.lease)
         self._hang_seconds = max(self._settings.lease, longest_wait(self._plan.alias, self._settings.lease) + 5.0)
         if self._engine.name == "sqlite":
-            _take_file(self._plan.alias, self._settings.lease)
+            take_file(self._plan.alias, self._settings.lease)
+        told.post_by(self._teller.put)
         self._handle_signals()
         posix.adopt_orphans()
         stacks.make_room(self._plan.supervisor)
@@ -140,8 +143,8 @@ class Supervisor:
         while True:
             self._wait()
             self._crew.hear()
-            if self._stop_deadline is None and (self._signals or self._orders.stop_asked):
-                self._begin_stop(signal.Signals(self._signals[0]).name if self._signals else "A person asked to stop")
+            if self._stop_deadline is None and (why := self._why_to_stop()):
+                self._begin_stop(why)
             self._crew.watch_template(self._awake_since)
             if self._stop_deadline is not None:
                 if self._crew.all_gone:
@@ -158,6 +161,11 @@ class Supervisor:
                 self._replace_hanging()
                 self._stop_when_drained()
             self._summarise()
+
+    def _why_to_stop(self) -> str:
+        if self._signals:
+            return signal.Signals(self._signals[0]).name
+        return "A person asked to stop" if self._orders.stop_asked else self._heart.lost
 
     def _wait(self) -> None:
         sources: list[Any] = [self._bell] if self._crew.channel is None else [self._bell, self._crew.channel]
@@ -265,41 +273,14 @@ class Supervisor:
         began = time.monotonic()
         self._end_beside(END_SECONDS / 2)
         all_back = self._heart.end(began + END_SECONDS - time.monotonic())
+        self._teller.end(TELL_SECONDS)
         self._crew.dismiss_template()
         if self._heart.cut_off:
             code = DATABASE_AWAY
+        elif self._heart.lost:
+            code = REFUSED
         else:
             cancelled = self._crew.counters().get("stopped", 0) - self._stopped_before
             code = RUNS_CUT if self._crew.cut or cancelled or not all_back else CLEAN
         log.stopped(code)
         return code
-
-
-def _take_file(alias: str, wait: float) -> None:
-    """On SQLite: lock the file for this tree, and have it written ahead, so that readers and a writer do not wait."""
-    try:
-        with connections[alias].cursor() as cursor:
-            cursor.execute("PRAGMA database_list")
-            name = next(row[2] for row in cursor.fetchall() if row[1] == "main")
-            if not name:
-                raise ConfigurationError(
-                    "An SQLite database in memory cannot be shared with workers; give NAME a file."
-                )
-            lock(Path(name), wait)
-            _write_ahead(cursor, wait)
-    except OperationalError as error:
-        raise ConfigurationError(f"The SQLite database cannot be opened: {error}.") from error
-    connections[alias].close()
-
-
-def _write_ahead(cursor: Any, wait: float) -> None:
-    # The change of the journal needs the file for a moment and, unlike other statements, does not wait for those that use it.
-    until = time.monotonic() + wait
-    while True:
-        try:
-            cursor.execute("PRAGMA journal_mode = WAL")
-            return
-        except OperationalError as error:
-            if not is_busy(error) or time.monotonic() > until:
-                raise
-        time.sleep(0.05)  # nothing tells when they are done

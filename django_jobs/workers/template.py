@@ -17,6 +17,7 @@ from django.db import connections
 
 from django_jobs import log, tracing
 from django_jobs.engines import engine
+from django_jobs.logging import say_in_runs
 from django_jobs.workers import posix, stacks
 from django_jobs.workers.channel import Channel
 from django_jobs.workers.connections import configure_connections
@@ -137,6 +138,7 @@ class _Template:
         os.register_at_fork(after_in_child=_reset_signals)
         if solo:
             posix.be_killed_first()
+        say_in_runs()
         configure_connections("solo" if solo else "worker", self._plan.settings.lease)
         stacks.answer_in(self._plan.supervisor, index)
         region = self._seats.regions[index]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -13,9 +12,9 @@ from contextlib import AbstractContextManager
 from django.db import OperationalError
 
 from django_jobs import log
+from django_jobs.deployment import Owner
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.values import released
-from django_jobs.models import Worker as WorkerRow
 from django_jobs.workers.claims import Claimer
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.doorbell import Doorbell
@@ -27,7 +26,7 @@ from django_jobs.workers.link import could_not_write
 from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.pace import Pace
 from django_jobs.workers.plan import Plan
-from django_jobs.workers.registration import register
+from django_jobs.workers.registration import leave, register
 from django_jobs.workers.seats import SEATS, Phase, SeatMap
 from django_jobs.workers.waking import Waker
 from django_jobs.workers.watchdog import guarded, watchdog
@@ -69,6 +68,7 @@ class Worker:
         settings = plan.settings
         self._statement_timeout = statement_timeout(settings.lease)
         self._probe_timeout = connect_timeout(settings.lease)
+        self._owner = Owner(engine, settings.deployment, settings.heartbeat)
         self._outage = Outage(f"worker {os.getpid()}", settings.lease)
         self._breaks = Breaks(settings.lease)
         self._free: deque[int] = deque(range(SEATS))
@@ -144,16 +144,21 @@ class Worker:
         self._give_back_what_waits(at_once=quiet)
         self._prepare()
         self._cut_off |= self._handlers_are_cut_off()
-        if quiet or self._writer.away or self._writer.crowded or self._cut_off:
+        if quiet or self._writer.away or self._writer.crowded or self._cut_off or self._is_anothers():
             self._region.set_rests(False)
             self._claimer.full &= not quiet  # else jobs that end would cut the pause short, again and again
-            pause = LONGEST_WAIT  # else: what ran could not be stored, or could not have run
+            pause = LONGEST_WAIT  # else: what ran could not be stored, or could not or must not have run
         else:
             with self._guarded():
                 pause = self._claim() if self._is_supervised() else self._bide()
         idle = (quiet or self._claimer.idle) and len(self._free) == SEATS
         self._region.set_phase(Phase.IDLE if idle else Phase.BUSY)
         return pause
+
+    def _is_anothers(self) -> bool:
+        """Tell whether the database is that of another deployment by now: the supervisor is about to see it, and to stop."""
+        with self._guarded():
+            return bool(self._owner.refuses())
 
     def _claim(self) -> float:
         before, self._told = self._told, self._region.told
@@ -280,8 +285,7 @@ class Worker:
             self._executor.wake_at = 0
             if self._executor.in_hand > 0:
                 self._doorbell.wait(0.5)
-        ticker = threading.Thread(target=self._tick_until_ended, name="django_jobs-ticker", daemon=True)
-        ticker.start()
+        self._region.tick_until_ended()
         self._writer.finish()
         if self._reached:
             self._leave()
@@ -290,12 +294,6 @@ class Worker:
     def _leave(self) -> None:
         try:
             with self._guarded():
-                WorkerRow.objects.using(self._engine.alias).filter(pk=self._incarnation).delete()
-            self._engine.connection.close()
+                leave(self._engine, self._incarnation)
         except Exception:
             pass  # the supervisor deletes it, or others do when it has been silent
-
-    def _tick_until_ended(self) -> None:
-        while self._region.phase != Phase.ENDED:
-            self._region.tick_claims()
-            threading.Event().wait(0.5)

@@ -30,6 +30,7 @@ LINE = ("run", "cause", "error", "worker", "seconds", "at")
 GIVEN: dict[str, dict[str, Any]] = {
     "job": {"parked": None, "locked_by": None, "locked_until": None, "finished_at": None, "expires_at": None},
     "archivedjob": {"id": 900_000, "status": "dead", "requeued_as": None, "archived_at": Now()},
+    "deployment": {"id": 1},
     "effect": {"kind": "outside", "answered_at": None},
     "schedule": {"type": nothing.name, "expression": "30 2 * * *", "every": None, "timezone": "UTC", "anchor": None},
     "schedulestate": {},

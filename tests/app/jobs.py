@@ -157,6 +157,7 @@ def end_as(how: str, raised: bool) -> Any:
 
 
 from tests.app import (  # noqa: E402 (only a module named jobs is found by itself)
+    around_jobs,  # noqa: F401
     async_jobs,  # noqa: F401
     atomic_jobs,  # noqa: F401
     deadline_jobs,  # noqa: F401

@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError
 from django_jobs import report, report_schedules
 from django_jobs.doctor.examine import examine
 from django_jobs.exceptions import ConfigurationError, JobDoesNotExist, StateConflict
-from django_jobs.management import acts, checking, given, remedy, text, text_schedules
+from django_jobs.management import acts, adopting, checking, given, remedy, text, text_schedules
 from django_jobs.management.acts import Answer
 from django_jobs.management.watch import watch
 from django_jobs.models import Job
@@ -66,6 +66,7 @@ class Command(given.Checked):
                 add("check", help="whether something is wrong, as a line and an exit code for monitoring")
             ),
             add("doctor", help="what is wrong, and what to do about it; exit code 1 if there is something"),
+            adopting.options(add("adopt", help="make this database, a copy of another one's, that of this DEPLOYMENT")),
             _run(add("run", help="make a job of a schedule now; its slots stay where they are")),
             _import_beat(add("import-beat", help="make schedules of the rows of django-celery-beat")),
         ]
@@ -104,6 +105,9 @@ class Command(given.Checked):
             raise CommandError(
                 f"{found.refused} {found.what} were left as they are, for the reasons above.", returncode=1
             )
+
+    def _adopt(self, options: dict[str, Any]) -> Answer:
+        return adopting.adopt(options, self.stderr.write)
 
     def _status(self, options: dict[str, Any]) -> Answer:
         state = report.status()

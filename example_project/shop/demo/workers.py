@@ -42,7 +42,7 @@ class Workers:
     def _start(self) -> None:
         with LOG.open("ab") as log:
             self._process = spawn(
-                [sys.executable, str(MANAGE), "runworkers", *self._options],
+                [sys.executable, str(MANAGE), "runworkers", "--no-reload", *self._options],
                 at_our_end=signal.SIGTERM,
                 stdout=log,
             )

@@ -1,0 +1,164 @@
+"""A database that is another deployment's: nothing of it is run until somebody adopts it."""
+
+from __future__ import annotations
+
+import sys
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from django_jobs import checks, deployment
+from django_jobs.doctor.examine import examine
+from django_jobs.engines.base import Engine
+from django_jobs.exceptions import ConfigurationError
+from django_jobs.models import Deployment, Job
+from django_jobs.queue import rescue
+from tests.acts import Ran, in_state
+from tests.app.jobs import nothing
+from tests.engines.common import alter
+from tests.harness import Tree
+from tests.monitoring.common import worker
+from tests.processes.common import lines, on_postgresql, with_processes, with_tables
+from tests.processes.parts import Tables
+from tests.schedules.common import made
+
+
+def name(engine: Engine) -> str:
+    return Deployment.objects.using(engine.alias).get().name
+
+
+def becomes(engine: Engine, name: str) -> None:
+    """Have the database be what a dump of another deployment is."""
+    Deployment.objects.using(engine.alias).update_or_create(pk=1, defaults={"name": name, "instance": "ab" * 16})
+
+
+@with_tables
+class TestWhose:
+    def test_the_first_name_is_stored_and_stays(self, engine: Engine) -> None:
+        deployment.begin(engine, None)
+        first = deployment.stored(engine)
+        assert (first.name, len(first.instance)) == ("", 32)
+        for _ in range(2):
+            deployment.begin(engine, "production")
+        assert deployment.stored(engine) == ("production", first.instance)
+        for other in ("staging", None):
+            with pytest.raises(ConfigurationError, match="that of the deployment 'production'"):
+                deployment.begin(engine, other)
+        assert deployment.stored(engine) == ("production", first.instance)
+
+    def test_a_check_and_the_doctor_say_it(self, engine: Engine, settings: Any) -> None:
+        becomes(engine, "production")
+        settings.DJANGO_JOBS = {"DEPLOYMENT": "production"}
+        assert checks.check_server(None, databases=[engine.alias]) == []
+        for given, says in (({"DEPLOYMENT": "staging"}, "DEPLOYMENT is 'staging'"), ({}, "DEPLOYMENT is not set")):
+            settings.DJANGO_JOBS = given
+            (found,) = checks.check_server(None, databases=[engine.alias])
+            assert found.id == "django_jobs.W003"
+            assert says in found.msg
+        assert "django_jobs.W003" in [finding.name for finding in examine()]
+
+    def test_it_is_asked_again_with_a_new_connection_and_where_it_matters_in_time(self, engine: Engine) -> None:
+        becomes(engine, "production")
+        unnamed, often, seldom = (
+            deployment.Owner(engine, name, every) for name, every in ((None, 0), ("a", 0), ("a", 99))
+        )
+        becomes(engine, "")
+        owners = [unnamed, often, seldom]
+        assert [owner.refuses() for owner in owners] == [""] * 3
+        becomes(engine, "production")
+        assert [bool(owner.refuses()) for owner in owners] == [False, True, False]
+        connections[engine.alias].close()
+        connections[engine.alias].ensure_connection()
+        assert [bool(owner.refuses()) for owner in owners] == [True, True, True]
+
+
+@with_tables
+class TestAdopting:
+    def test_what_waits_is_said_and_nothing_is_done_without_a_yes(
+        self, engine: Engine, settings: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        becomes(engine, "production")
+        settings.DJANGO_JOBS = {"DEPLOYMENT": "staging"}
+        in_state(engine, "running")
+        in_state(engine, "done")
+        for _ in range(2):
+            nothing.enqueue()
+        made(engine)
+        ran = Ran("adopt")
+        assert (ran.code, ran.err.splitlines()) == (2, [
+            "This database is that of the deployment 'production', "
+            "and is to be that of the deployment 'staging'. There are in it:",
+            "  2 jobs that wait",
+            f"    2 {nothing.name}",
+            "  1 jobs that ran when it was copied, and would run again",
+            "  1 schedules that are enabled (`jobs pause --schedule NAME`)",
+            "Your workers will run them; with --cancel they are cancelled instead.",
+        ])  # fmt: skip
+        monkeypatch.setattr(sys, "stdin", type("Terminal", (StringIO,), {"isatty": lambda self: True})("no\nyes\n"))
+        assert Ran("adopt").code == 2
+        assert name(engine) == "production"
+        assert Ran("adopt").code == 0
+        assert name(engine) == "staging"
+        assert Job.objects.using(engine.alias).filter(status="ready").count() == 2
+
+    def test_what_waits_and_what_ran_can_be_cancelled_with_it(self, engine: Engine, settings: Any) -> None:
+        becomes(engine, "production")
+        settings.DJANGO_JOBS = {"DEPLOYMENT": "staging"}
+        running = in_state(engine, "running")
+        waiting = [nothing.enqueue(), nothing.using(delay=60).enqueue()]
+        data = Ran("adopt", "--cancel", "--yes", "--json").data
+        assert data.pop("instance") != "ab" * 16
+        assert data == {
+            "was": "production", "deployment": "staging", "waiting": {nothing.name: 2}, "running": 1, "schedules": 0,
+            "cancelled": 2, "asked": 1, "refused": 0,
+        }  # fmt: skip
+        alter(engine, running.pk, locked_until=running.created_at)
+        rescue.reap(engine, 10)
+        assert {job.refresh().status for job in [running, *waiting]} == {"cancelled"}
+        deployment.begin(engine, "staging")
+        assert "already" in Ran("adopt").out
+
+    def test_a_database_in_which_workers_are_at_work_is_no_copy(self, engine: Engine, settings: Any) -> None:
+        becomes(engine, "production")
+        settings.DJANGO_JOBS = {"DEPLOYMENT": "staging"}
+        row = worker(engine)
+        ran = Ran("adopt", "--yes")
+        assert (ran.code, f"are at work in this database ({row})" in ran.error) == (2, True)
+        assert name(engine) == "production"
+
+
+@with_tables
+def test_a_worker_claims_nothing_of_a_database_that_became_anothers(engine: Engine) -> None:
+    tables = Tables(engine, deployment="staging", heartbeat=0.0)
+    tables.map.beat(1e12)
+    process = tables.worker()
+    nothing.enqueue()
+    becomes(engine, "production")
+    process._step()
+    assert Job.objects.using(engine.alias).get().status == "ready"
+    becomes(engine, "staging")
+    process._step()
+    assert Job.objects.using(engine.alias).get().status == "running"
+
+
+@on_postgresql
+class TestCommands:
+    pytestmark = with_processes
+
+    def test_workers_and_schedulers_stop_when_it_becomes_anothers_and_do_not_start(self, tree: Tree) -> None:
+        settings = {"DEPLOYMENT": "staging", "HEARTBEAT": 0.5}
+        workers, scheduler = tree.start(settings=settings), tree.start_scheduler(settings=settings)
+        workers.wait_until_ready()
+        scheduler.wait_until_ready()
+        Deployment.objects.using(tree.alias).update(name="production")
+        assert (workers.wait(), scheduler.wait()) == (2, 2)
+        says = "The jobs' database is that of the deployment 'production'"
+        for command in (workers, scheduler):
+            assert lines(command, says)
+        job = nothing.enqueue()
+        ended = tree.run("runworkers", "--burst", settings=settings)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr.startswith(f"CommandError: {says}")
+        assert job.refresh().status == "ready"
