@@ -145,7 +145,7 @@ def bar(act: BulkAct) -> SafeString:
 def progress(act: BulkAct) -> str:
     """Return how many of how many jobs are done, and how many were refused."""
     done = number(act.done)
-    if act.counted is not None:
+    if act.counted is not None and not (act.is_capped and act.handled >= act.counted):
         done = _("%(done)s of %(all)s done") % {"done": done, "all": counted(act.counted, act.is_capped)}
     else:
         done = _("%s done") % done

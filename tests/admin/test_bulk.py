@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from django_jobs.admin import bulk_count, listing
+from django_jobs.admin import bulk_count, bulk_shown, listing
 from django_jobs.models import BulkAct, Job, Worker
 from django_jobs.queue import bulk_step, operate
 from django_jobs.queue.bulk_acts import TYPE, meant
@@ -135,7 +135,9 @@ def test_a_count_that_goes_no_further_says_so(site: Site, monkeypatch: pytest.Mo
     act = acts(site.alias)[0] if confirm(site, answer) else None
     assert act is not None
     assert (act.counted, act.is_capped) == (5, True)
+    assert bulk_shown.progress(act) == "0 of 5 or more done"
     assert carry_out(act).done == 9
+    assert bulk_shown.progress(act) == "9 done"
 
 
 def test_what_is_not_among_those_looked_through_is_not_said_to_be_nothing(

@@ -95,7 +95,7 @@ def requeued() -> int:
 
 def shown(pages: Pages) -> int:
     """Return how many are done by the page."""
-    found = re.match(r"([\d,]+) of 80,000 done", pages.texts("#progress")[0])
+    found = re.match(r"([\d,]+)(?: of 25,000 or more)? done", pages.texts("#progress")[0])
     return int(found[1].replace(",", "")) if found else 0
 
 
@@ -112,7 +112,7 @@ def test_80000_dead_jobs_are_requeued_once_though_cancelled_half_way_resumed_and
 
     pages.jobs(state="dead-letters", error="mail+server")
     pages.click("#bulk-requeue")
-    assert "80,000 jobs that are failed or dead" in pages.one("#count").text
+    assert "25,000 or more jobs that are failed or dead" in pages.one("#count").text
     assert requeued() == 0
     pages.one("#id_why").send_keys("the mail server is back")
     pages.one("#id_per_minute").send_keys(str(PER_MINUTE))
@@ -140,11 +140,11 @@ def test_80000_dead_jobs_are_requeued_once_though_cancelled_half_way_resumed_and
     wait_for(lambda: read().state == "done", 60.0, "the act is done")
     web.start()
     pages.driver.refresh()
-    assert pages.texts("#progress") == ["80,000 of 80,000 done"]
+    assert pages.texts("#progress") == ["80,000 done"]
     assert_each_once("default", NUMBER)
     said = [entry.change_message for entry in LogEntry.objects.order_by("pk")]
     assert said == [
-        "Requeue, all that were found by (state: dead letters (dead or failed); error: mail server), 80,000 jobs: "
+        "Requeue, all that were found by (state: dead letters (dead or failed); error: mail server), 25,000 or more jobs: "
         "the mail server is back",
         "Cancelled: lunch",
         "Resumed.",
