@@ -235,7 +235,7 @@ def test_arguments_are_what_json_makes_of_them() -> None:
         ([{"deep": timedelta(1)}], TypeError),
         (b"\xff", ValueError),
     ],
-    ids=repr,
+    ids=["datetime", "set", "object", "timedelta inside", "bytes"],
 )
 def test_what_is_no_json_is_refused_and_the_transaction_stays_usable(database: str, value: Any, error: Any) -> None:
     with transaction.atomic(using=database):
