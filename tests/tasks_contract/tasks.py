@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 from datetime import datetime
 from pathlib import Path
 from threading import Event
@@ -141,6 +142,13 @@ def wait_for(path: str) -> str:
     while not Path(path).exists():
         Event().wait(0.005)
     return "seen"
+
+
+@task(takes_context=True)
+def kill_its_worker_at_first(context: Any) -> int:
+    if context.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(context.attempt)
 
 
 @task
