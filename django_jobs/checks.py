@@ -111,7 +111,7 @@ def check_router(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
         Error(
             f"DJANGO_JOBS['DATABASE'] is {wanted!r}, but the jobs are on {found!r}.",
             hint=f"Put {ROUTER!r} first in DATABASE_ROUTERS, or leave DATABASE out and have your own router decide.",
-            id="django_jobs.E010",
+            id="django_jobs.E009",
         )
     ]
 
@@ -124,7 +124,7 @@ def check_immediate(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
         checks.Warning(
             "DJANGO_JOBS['IMMEDIATE'] is on: jobs are run by the processes that enqueue them, one after the other.",
             hint="It is for tests; leave it out of the settings of a site.",
-            id="django_jobs.W010",
+            id="django_jobs.W004",
         )
     ]
 

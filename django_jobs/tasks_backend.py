@@ -74,7 +74,7 @@ class JobsBackend(BaseTaskBackend):
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         where = f"TASKS[{self.alias!r}]"
         found: list[CheckMessage] = [
-            Error(f"{where}: {fault}", hint="See docs/tasks.md for the options.", id="django_jobs.E031")
+            Error(f"{where}: {fault}", hint="See docs/tasks.md for the options.", id="django_jobs.E011")
             for fault in options.problems(self.options)
         ]
         if not apps.is_installed("django_jobs"):
@@ -82,7 +82,7 @@ class JobsBackend(BaseTaskBackend):
                 Error(
                     f"{where} is a backend of django_jobs, which is not installed as an app.",
                     hint="Add 'django_jobs' to INSTALLED_APPS and run `manage.py migrate`.",
-                    id="django_jobs.E032",
+                    id="django_jobs.E012",
                 )
             )
         return found

@@ -176,8 +176,8 @@ def test_jobs_that_are_run_where_they_are_enqueued_are_warned_of_before_a_deploy
     assert checks.check_immediate(None) == []
     settings.DJANGO_JOBS = {"IMMEDIATE": True}
     found = run_checks(tags=["django_jobs"], include_deployment_checks=True)
-    assert "django_jobs.W010" in ids(found)
-    assert "django_jobs.W010" not in ids(run_checks(tags=["django_jobs"]))
+    assert "django_jobs.W004" in ids(found)
+    assert "django_jobs.W004" not in ids(run_checks(tags=["django_jobs"]))
 
 
 def test_every_check_is_documented() -> None:

@@ -90,7 +90,7 @@ def test_a_setting_that_no_router_follows_is_an_error(settings: Any) -> None:
     settings.DJANGO_JOBS = {"DATABASE": "lite"}
     (message,) = checks.check_router(None)
     assert (message.id, message.msg) == (
-        "django_jobs.E010",
+        "django_jobs.E009",
         "DJANGO_JOBS['DATABASE'] is 'lite', but the jobs are on 'default'.",
     )
     settings.DATABASE_ROUTERS = ["django_jobs.router.JobsRouter"]

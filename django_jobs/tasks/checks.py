@@ -28,7 +28,7 @@ def check_tasks(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[
                     Error(
                         f"TASKS[{alias!r}] names the backend {path!r}, which cannot be imported: {error}",
                         hint=f"The backend of django_jobs is {discovery.BACKEND!r}.",
-                        id="django_jobs.E030",
+                        id="django_jobs.E010",
                     )
                 )
     return found or _asked_for_the_framework()

@@ -142,7 +142,7 @@ def test_options_that_cannot_be_used_are_refused_and_found_by_the_check(given: A
         (found,) = default_task_backend.check()
         with pytest.raises(InvalidTask, match=said):
             app_tasks.nothing.enqueue()
-    assert found.id == "django_jobs.E031"
+    assert found.id == "django_jobs.E011"
     with pytest.raises(AssertionError, match=said):
         raise AssertionError(found.msg)
 

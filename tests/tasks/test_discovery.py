@@ -32,7 +32,7 @@ def ids() -> list[str | None]:
 def test_a_backend_that_cannot_be_imported_is_found_by_the_check(path: str) -> None:
     with override_settings(TASKS={"default": {"BACKEND": path}}):
         (found,) = checks.check_tasks(None)
-    assert (found.id, found.hint) == ("django_jobs.E030", f"The backend of django_jobs is {OURS!r}.")
+    assert (found.id, found.hint) == ("django_jobs.E010", f"The backend of django_jobs is {OURS!r}.")
     assert repr(path) in found.msg
 
 
@@ -50,7 +50,7 @@ def test_what_is_no_backend_of_ours_is_left_to_the_framework(given: Any, monkeyp
 
 def test_a_project_without_the_app_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apps, "is_installed", lambda name: name != "django_jobs")
-    assert [message.id for message in default_task_backend.check()] == ["django_jobs.E032"]
+    assert [message.id for message in default_task_backend.check()] == ["django_jobs.E012"]
 
 
 def test_modules_named_tasks_are_imported_at_the_start() -> None:
@@ -103,7 +103,7 @@ def test_a_framework_that_is_missing_is_found_by_the_check_and_breaks_nothing(mo
     monkeypatch.setattr(discovery, "import_module", missing)
     discovery.discover()
     discovery.know_loaded()
-    assert ids() == ["django_jobs.E030"] * 2
+    assert ids() == ["django_jobs.E010"] * 2
 
 
 def test_a_task_that_was_defined_for_another_backend_is_known_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
