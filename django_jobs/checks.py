@@ -21,6 +21,7 @@ from django_jobs.schedules import code, sync
 
 OLDEST_SQLITE = (3, 37)
 OLDEST_POSTGRESQL = 15
+ROUTER = "django_jobs.router.JobsRouter"
 PASTE = 'DATABASES["{}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeout": 20}}'
 
 
@@ -82,6 +83,8 @@ def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 @register("django_jobs")
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    if _is_unusable():
+        return []
     alias = jobs_alias()
     connection = connections[alias]
     if connection.vendor == "sqlite":
@@ -95,6 +98,27 @@ def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
             )
         ]
     return []
+
+
+@register("django_jobs")
+def check_router(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    if _is_unusable():
+        return []
+    wanted, found = conf.conf().database, jobs_alias()
+    if wanted is None or wanted == found:
+        return []
+    return [
+        Error(
+            f"DJANGO_JOBS['DATABASE'] is {wanted!r}, but the jobs are on {found!r}.",
+            hint=f"Put {ROUTER!r} first in DATABASE_ROUTERS, or leave DATABASE out and have your own router decide.",
+            id="django_jobs.E010",
+        )
+    ]
+
+
+def _is_unusable() -> bool:
+    """Tell whether the settings are those that E001 is about: our router cannot say where the jobs are."""
+    return bool(conf.problems(getattr(settings, "DJANGO_JOBS", {})))
 
 
 def _check_sqlite(alias: str) -> list[CheckMessage]:

@@ -127,6 +127,12 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(word.lower() for word in value)
 
 
+def _alias(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and value in settings.DATABASES):
+        return value
+    raise ValueError(f"give an alias of DATABASES ({', '.join(map(repr, sorted(settings.DATABASES)))}), or None")
+
+
 def _limit_or_none(value: Any) -> float | None:
     return None if value is None else _duration(value)
 
@@ -220,6 +226,7 @@ class Conf:
     queue_age_alert: float | None = _setting(None, _limit_or_none)
     alert_webhook: str | None = _setting(None, _url, secret=True)
     redact: tuple[str, ...] = _setting(("password", "token", "secret"), _words)
+    database: str | None = _setting(None, _alias)
     max_payload_bytes: int = _setting(MIB, _whole)
     max_result_bytes: int = _setting(MIB, _whole)
 

@@ -48,6 +48,10 @@ def test_a_sound_project_has_nothing_to_report(vendor: str) -> None:
         ({"ARCHIVE_FOR": None}, "DJANGO_JOBS['ARCHIVE_FOR'] is None"),
         ({"QUEUES": "mail"}, "give a list of queue names"),
         ({"BACKOFF": (1, 2)}, "its three numbers"),
+        (
+            {"DATABASE": "jobs"},
+            "DJANGO_JOBS['DATABASE'] is 'jobs'; give an alias of DATABASES ('default', 'lite'), or None",
+        ),
     ],
 )
 def test_settings_that_cannot_be_used_are_errors(settings: Any, given: object, says: str) -> None:

@@ -37,6 +37,7 @@ LAYERS = [
     ["slots"],
     ["outcomes", "backoff", "payload", "shapes", "redacted_text"],
     ["conf", "context"],
+    ["router"],
     ["models"],
     ["registry", "options", "logging"],
     ["calls", "redact"],
