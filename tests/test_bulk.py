@@ -331,7 +331,8 @@ def test_old_acts_are_forgotten_unless_a_job_carries_them_out(engine: Engine) ->
 def test_maintenance_forgets_old_acts(engine: Engine) -> None:
     act = carry_out(begin())
     Job.objects.using(engine.alias).filter(pk=act.job_id).update(status="done", finished_at=Now())
-    BulkAct.objects.using(engine.alias).update(finished_at=Now() - timedelta(days=91))
+    old = Now() - timedelta(days=91)
+    BulkAct.objects.using(engine.alias).update(created_at=old, finished_at=old)
     maintenance = Maintenance(engine, conf(), Outage("maintenance", 30.0))
-    list(maintenance._purge())
+    list(maintenance._round())
     assert not BulkAct.objects.using(engine.alias).exists()
