@@ -4,13 +4,24 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.payload import storable
 
 NOTE_LIMIT = 1000
 LARGEST_NUMBER = 1e300
+
+
+class Described(Protocol):
+    """What is known of the job besides."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def arguments(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +40,8 @@ class Context:
     slot: datetime | None
     stop_asked: Callable[[], bool]
     report: Callable[[dict[str, Any]], None]
-    job_type: str = ""
-    queue: str = ""
-    bind: Callable[[], dict[str, Any]] = dict
+    # One field for what few ask for: making these is part of every run.
+    job: Described | None = None
 
     @property
     def should_stop(self) -> bool:
@@ -39,9 +49,17 @@ class Context:
         return self.stop_asked()
 
     @property
+    def job_type(self) -> str:
+        return "" if self.job is None else self.job.type
+
+    @property
+    def queue(self) -> str:
+        return "" if self.job is None else self.job.queue
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """What the job was enqueued with, by the names of the function's parameters, without their defaults."""
-        return self.bind()
+        return {} if self.job is None else self.job.arguments
 
     def progress(self, done: float, total: float, note: str = "") -> None:
         """Show how far this run is: `done` of `total`, and a note of at most 1,000 characters.

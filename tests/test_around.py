@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from django_jobs import logging as job_logging
 from django_jobs.context import current
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, Done, Settlement
-from django_jobs.workers.calling import bound
 from django_jobs.workers.deadlines import Watch
 from django_jobs.workers.runner import Runner
 from tests.app.around_jobs import die_once, talk
@@ -86,9 +84,7 @@ def context_of(job: Claimed) -> Context:
         slot=None,
         stop_asked=lambda: False,
         report=lambda progress: None,
-        job_type=job.type,
-        queue=job.queue,
-        bind=partial(bound, job),
+        job=job,
     )
 
 

@@ -48,6 +48,14 @@ class TestWhose:
                 deployment.begin(engine, other)
         assert deployment.stored(engine) == ("production", first.instance)
 
+    def test_of_two_that_start_at_once_one_is_the_first(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        real, seen = deployment.stored, [deployment.Stored("", "")]
+        deployment.begin(engine, "production")
+        # As the other one saw it before.
+        monkeypatch.setattr(deployment, "stored", lambda engine: seen.pop() if seen else real(engine))
+        with pytest.raises(ConfigurationError, match="that of the deployment 'production'"):
+            deployment.begin(engine, "staging")
+
     def test_a_check_and_the_doctor_say_it(self, engine: Engine, settings: Any) -> None:
         becomes(engine, "production")
         settings.DJANGO_JOBS = {"DEPLOYMENT": "production"}

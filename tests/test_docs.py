@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -195,13 +195,12 @@ def test_the_code_of_the_recipes_around_a_run_works_as_pasted(monkeypatch: pytes
         slot=None,
         stop_asked=lambda: False,
         report=lambda progress: None,
-        job_type="a",
-        bind=lambda: {"tenant": "acme", "language": "de"},
+        job=SimpleNamespace(type="a", queue="mail", arguments={"tenant": "acme", "language": "de"}),
     )
     with around(context):
         entered.append(get_language())
     assert entered == [("acme", {}, "en-us"), ({"job_id": 3, "job_type": "a"}, "de"), "de"]
-    with around(replace(context, bind=dict)):
+    with around(replace(context, job=None)):
         assert get_language() == "en-us"
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction
 from django.utils.module_loading import import_string
 
-from django_jobs import registry
 from django_jobs.context import Context
 from django_jobs.engines.values import Claimed
 from django_jobs.registry import JobType
@@ -60,14 +59,3 @@ def _end_copy(pid: int) -> None:
     """End a process that a handler has forked, when the copy of its thread leaves it: the end is the original's to tell."""
     if os.getpid() != pid:
         os._exit(0)
-
-
-def bound(claimed: Claimed) -> dict[str, Any]:
-    """Return the stored arguments of a job by the names of its function's parameters."""
-    job_type = registry.find(claimed.type)
-    if job_type is None:
-        return {}
-    content, _ = _decode(claimed.payload)
-    first = [None] if job_type.takes_context else []
-    found = job_type.signature.bind(*first, *content["args"], **content["kwargs"]).arguments
-    return dict(list(found.items())[len(first) :])

@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.causes import DATABASE_AWAY, EXPIRED, TOO_LATE, WORKER_FAILED
 from django_jobs.engines.values import Claimed, Settlement, released
 from django_jobs.queue.history import entry
-from django_jobs.workers.calling import bound
 from django_jobs.workers.connections import answer_timeout
 from django_jobs.workers.deadlines import Watch, Watcher
 from django_jobs.workers.ended import Ended
@@ -195,9 +193,7 @@ class Executor:
             slot=claimed.slot,
             stop_asked=stop_asked,
             report=report,
-            job_type=claimed.type,
-            queue=claimed.queue,
-            bind=partial(bound, claimed),
+            job=claimed,
         )
 
 
