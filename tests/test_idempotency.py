@@ -31,6 +31,7 @@ def test_the_same_key_and_call_returns_the_first_job(engine: Engine) -> None:
     fields = [field.attname for field in Job._meta.concrete_fields]
     assert [getattr(again, name) for name in fields] == [getattr(first, name) for name in fields]
     assert jobs(engine) == [first]
+    assert (first.reused, again.reused) == (False, True)
 
 
 @alone

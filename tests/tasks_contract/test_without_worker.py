@@ -322,6 +322,15 @@ def test_an_id_of_any_form_is_merely_not_there(database: str, bad: str) -> None:
         assert is_there(process_data.enqueue("the transaction is usable"))
 
 
+def test_an_id_is_found_as_it_was_given_only(database: str) -> None:
+    result = process_data.enqueue(1)
+    digits = "".join(chr(0x660 + int(digit)) if digit.isdecimal() else digit for digit in result.id)
+    forms = ["0{}", "00{}", " {}", "{} ", "{}\n", "+{}", "{}.0", "{}\x00", "{}'"]
+    for bad in [*(form.format(result.id) for form in forms), *({digits} - {result.id})]:
+        with pytest.raises(TaskResultDoesNotExist):
+            default_task_backend.get_result(bad)
+
+
 @committed
 def test_a_result_of_another_task_does_not_match() -> None:
     result = calculate_meaning_of_life.enqueue()
