@@ -20,7 +20,6 @@ from django_jobs.tasks.api import TaskError, TaskResult, TaskResultDoesNotExist,
 from django_jobs.tasks.errors import class_path, errors
 from django_jobs.tasks.task import copied
 
-BIGGEST_ID = 2**63 - 1
 STATUSES = {
     Job.Status.READY: TaskResultStatus.READY,
     Job.Status.RUNNING: TaskResultStatus.RUNNING,
@@ -80,11 +79,10 @@ def of(job: JobRecord, task: Any, alias: str, holder: str | None = None) -> Task
 
 
 def _job_id(result_id: object) -> int | None:
+    """Return the number that an id is, as we write it; what no column holds finds nothing."""
     text = str(result_id) if isinstance(result_id, str | int) and not isinstance(result_id, bool) else ""
-    if not (text.isascii() and text.isdecimal() and len(text) <= 19) or text.startswith("0"):
-        return None
-    number = int(text)
-    return number if number <= BIGGEST_ID else None
+    plain = text.isascii() and text.isdecimal() and len(text) <= 19 and not text.startswith("0")
+    return int(text) if plain else None
 
 
 def _meta(job: JobRecord) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,7 +53,8 @@ def test_the_type_of_its_job_is_the_path_of_the_task(engine: Engine) -> None:
     assert job.type in registry.names()
     found = registry.find(job.type)
     assert found is not None
-    assert found.place.startswith("tests.tasks.app_tasks.send (line ")
+    line = typed.send.func.__code__.co_firstlineno
+    assert found.place == f"tests.tasks.app_tasks.send (line {line})"
     assert (job.args, job.kwargs) == (["ada@example.com"], {"password": "1234"})
 
 
@@ -65,6 +67,25 @@ def test_arguments_that_do_not_fit_the_function_are_refused_before_anything_is_w
     with pytest.raises(TypeError, match=r"do not fit tests\.tasks\.app_tasks\.send"):
         app_tasks.send.enqueue("ada@example.com")
     assert not Job.objects.using(engine.alias).exists()
+
+
+def test_what_is_nested_too_deep_is_refused_with_the_limit() -> None:
+    deep: list[Any] = []
+    deep.append(deep)
+    with pytest.raises(ValueError, match="nested over 100 deep"):
+        app_tasks.nothing.enqueue(deep)
+
+
+def test_a_function_that_was_defined_again_is_the_one_that_runs(engine: Engine) -> None:
+    def again() -> None: ...
+
+    again.__module__, again.__qualname__ = "tests.tasks.app_tasks", "nothing"
+    again.__code__ = again.__code__.replace(co_firstlineno=typed.nothing.func.__code__.co_firstlineno)
+    made = task(again)
+    found = registry.find(made.module_path)
+    assert found is not None
+    assert inspect.unwrap(found.function) is again
+    made.enqueue()
 
 
 # Options.
