@@ -12,7 +12,7 @@ from django.db import IntegrityError, connections, transaction
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 
-from django_jobs import JobsError, pause
+from django_jobs import JobsError, pause, signals
 from django_jobs.engines.base import Engine
 from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Job
@@ -240,3 +240,22 @@ class InATestCase(TestCase):
             run_jobs()
 
     test_two = test_one
+
+
+@alone
+def test_signals_are_sent_of_what_runs(engine: Engine) -> None:
+    sent: list[tuple[Any, ...]] = []
+
+    def hear(signal: Any, job_id: int, attempt: int, status: str = "started", **given: Any) -> None:
+        sent.append((job_id, attempt, status))
+
+    heard = (signals.job_started, signals.job_retrying, signals.job_finished)
+    for signal in heard:
+        signal.connect(hear)
+    try:
+        job = jobs.fail_before.enqueue(2)
+        run_jobs(raise_errors=False)
+    finally:
+        for signal in heard:
+            signal.disconnect(hear)
+    assert sent == [(job.pk, 1, "started"), (job.pk, 1, "ready"), (job.pk, 2, "started"), (job.pk, 2, "done")]
