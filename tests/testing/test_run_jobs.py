@@ -212,7 +212,7 @@ def test_the_connection_of_the_test_stays_with_its_settings_and_the_queries_that
     raw = connection.connection
     with CaptureQueriesContext(connection) as queries:
         leave_count("before")
-        run_jobs(raise_errors=False)
+        run_jobs(raise_errors=False, ahead=timedelta(hours=1))
     assert "before" in queries[0]["sql"]
     assert connection.connection is raw
     if engine.name == "postgresql":
@@ -254,7 +254,7 @@ def test_signals_are_sent_of_what_runs(engine: Engine) -> None:
         signal.connect(hear)
     try:
         job = jobs.fail_before.enqueue(2)
-        run_jobs(raise_errors=False)
+        run_jobs(raise_errors=False, ahead=timedelta(hours=1))
     finally:
         for signal in heard:
             signal.disconnect(hear)
