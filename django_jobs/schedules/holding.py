@@ -29,7 +29,9 @@ def holding(schedule: Schedule, in_force: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def said(held_by: Sequence[Any]) -> Text:
-    """Return which pauses those are, and until when they last."""
+    """Return which pauses those are, and until when they last; nothing of none."""
+    if not held_by:
+        return Text()
     return reduce(lambda first, last: _("%(first)s and %(last)s", first=first, last=last), map(_said, held_by))
 
 
