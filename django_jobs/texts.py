@@ -101,7 +101,7 @@ def either(words: Sequence[str]) -> str:
 
 def foreign(say: Callable[[], str], english: str | None = None) -> Text:
     """Return a text that others make in the active language, as Django does of its own errors."""
-    with translation.override(None):
+    with translation.override("en"):
         found = _Foreign(say() if english is None else english)
     found.say = say
     return found

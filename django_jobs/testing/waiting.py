@@ -16,7 +16,7 @@ from django_jobs.models.clock import database_now
 from django_jobs.registry import JobType
 
 # Between a test's reading of a clock and the statement that stored the job.
-NEARLY = timedelta(seconds=1)
+NEARLY = timedelta(seconds=5)
 MOST_SHOWN = 20
 
 
@@ -71,8 +71,8 @@ def enqueued(
     """Return the jobs that wait to be run, also again, in the order in which they were enqueued.
 
     `job`: a job function or the name of its type. With `args` or `kwargs` all arguments have to be these, by whatever way
-    they are given to the function; `mock.ANY` is equal to any. `run_at` and `delay`, which counts from now, may be a second
-    off.
+    they are given to the function; `mock.ANY` is equal to any. `run_at` and `delay`, which counts from now, may be five
+    seconds off.
     """
     wanted = _wanted(job, args, kwargs, key, queue, run_at, delay)
     alias = jobs_alias()
