@@ -11,7 +11,6 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from django_jobs import bulk
-from django_jobs.conf import conf
 from django_jobs.engines.base import Engine
 from django_jobs.exceptions import InvalidJob, StateConflict
 from django_jobs.models import BulkAct, Job, Pause, Worker
@@ -19,8 +18,6 @@ from django_jobs.models.clock import Clock
 from django_jobs.queue import bulk_acts, bulk_step, operate
 from django_jobs.queue.bulk_acts import TYPE
 from django_jobs.queue.sought import Sought
-from django_jobs.workers.maintenance import Maintenance
-from django_jobs.workers.outage import Outage
 from tests.app.jobs import nothing
 from tests.bulk import LINE, begin, carry_out, make, statuses, take_step
 
@@ -326,12 +323,3 @@ def test_old_acts_are_forgotten_unless_a_job_carries_them_out(engine: Engine) ->
     old.filter(pk=done.pk).update(finished_at=Now() - timedelta(days=91))
     assert bulk_acts.forget(engine) == 1
     assert set(BulkAct.objects.using(engine.alias)) == {alive, young}
-
-
-def test_maintenance_forgets_old_acts(engine: Engine) -> None:
-    act = carry_out(begin())
-    Job.objects.using(engine.alias).filter(pk=act.job_id).update(status="done", finished_at=Now())
-    BulkAct.objects.using(engine.alias).update(finished_at=Now() - timedelta(days=91))
-    maintenance = Maintenance(engine, conf(), Outage("maintenance", 30.0))
-    list(maintenance._purge())
-    assert not BulkAct.objects.using(engine.alias).exists()

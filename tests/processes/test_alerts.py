@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_jobs.alerts import channels
+from django_jobs.alerts import webhook
 from django_jobs.conf import conf
 from django_jobs.engines import engine as engine_of
 from django_jobs.models import Alert, Job
@@ -54,7 +54,7 @@ def loops() -> list[threading.Thread]:
 def test_a_server_of_somebody_else_that_does_not_answer_holds_up_neither_a_fork_nor_the_next_thread(
     tree: Tree, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "TIMEOUT", 60.0)
+    monkeypatch.setattr(webhook, "TIMEOUT", 60.0)
     dead(tree, 3)
     with served() as hook:
         hook.answers = [0]
