@@ -13,7 +13,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 from django.db.models import ForeignKey
 
-from django_jobs import conf, registry
+from django_jobs import conf, registry, router
 from django_jobs.engines import archive, jobs_alias
 from django_jobs.models import ArchivedJob, Job
 from django_jobs.schedules import code, sync
@@ -28,8 +28,13 @@ PASTE = 'DATABASES["{}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeou
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     return [
         Error(fault, hint="See docs/settings.md for the keys, their units and defaults.", id="django_jobs.E001")
-        for fault in conf.problems(getattr(settings, "DJANGO_JOBS", {}))
+        for fault in _bad_settings()
     ]
+
+
+def _bad_settings() -> list[str]:
+    """Return what is wrong with the settings: what needs them is not looked at then."""
+    return conf.problems(getattr(settings, "DJANGO_JOBS", {}))
 
 
 @register("django_jobs")
@@ -58,6 +63,8 @@ def check_schedule_names(app_configs: Sequence[AppConfig] | None, **kwargs: Any)
 
 @register("django_jobs")
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    if _bad_settings():
+        return []
     return [
         Error(
             f"The schedule {found.name!r} of {found.place} cannot be used: {said}",
@@ -71,8 +78,6 @@ def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 @register("django_jobs")
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    if _is_unusable():
-        return []
     alias = jobs_alias()
     connection = connections[alias]
     if connection.vendor == "sqlite":
@@ -90,23 +95,16 @@ def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 @register("django_jobs")
 def check_router(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    if _is_unusable():
-        return []
-    wanted, found = conf.conf().database, jobs_alias()
+    wanted, found = router.wanted(), jobs_alias()
     if wanted is None or wanted == found:
         return []
     return [
         Error(
             f"DJANGO_JOBS['DATABASE'] is {wanted!r}, but the jobs are on {found!r}.",
             hint=f"Put {ROUTER!r} first in DATABASE_ROUTERS, or leave DATABASE out and have your own router decide.",
-            id="django_jobs.E010",
+            id="django_jobs.E009",
         )
     ]
-
-
-def _is_unusable() -> bool:
-    """Tell whether the settings are those that E001 is about: our router cannot say where the jobs are."""
-    return bool(conf.problems(getattr(settings, "DJANGO_JOBS", {})))
 
 
 def _check_sqlite(alias: str) -> list[CheckMessage]:
@@ -170,7 +168,7 @@ def check_server(
 
 
 def _check_archive(alias: str) -> list[CheckMessage]:
-    if conf.problems(getattr(settings, "DJANGO_JOBS", {})) or conf.conf().archive_for == 0:
+    if _bad_settings() or conf.conf().archive_for == 0:
         return []
     if archive.archive(alias).may_prepare():
         return []
