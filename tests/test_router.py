@@ -91,7 +91,7 @@ def test_without_the_setting_the_router_says_nothing(settings: Any) -> None:
 def test_settings_that_cannot_be_used_are_left_to_their_check(settings: Any, given: object) -> None:
     settings.DJANGO_JOBS = given
     settings.DATABASE_ROUTERS = ["django_jobs.router.JobsRouter"]
-    assert JobsRouter().db_for_read(Job) is JobsRouter().allow_migrate("default", "django_jobs") is None
+    assert (JobsRouter().db_for_read(Job), JobsRouter().allow_migrate("default", "django_jobs")) == (None, None)
     assert [message.id for message in run_checks() if str(message.id).startswith("django_jobs.E")] == [
         "django_jobs.E001"
     ]
