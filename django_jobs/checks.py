@@ -14,7 +14,7 @@ from django.db import DatabaseError, connections, transaction
 from django.db.models import ForeignKey
 from django.utils.module_loading import import_string
 
-from django_jobs import conf, deployment, registry
+from django_jobs import conf, deployment, registry, router
 from django_jobs.engines import archive, engine, jobs_alias
 from django_jobs.models import ArchivedJob, Job
 from django_jobs.schedules import code, sync
@@ -27,9 +27,8 @@ PASTE = 'DATABASES["{}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeou
 
 @register("django_jobs")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    faults = conf.problems(getattr(settings, "DJANGO_JOBS", {})) or _wrong_around(conf.conf().around)
     hint = "See docs/settings.md for the keys, their units and defaults."
-    return [Error(fault, hint=hint, id="django_jobs.E001") for fault in faults]
+    return [Error(fault, hint=hint, id="django_jobs.E001") for fault in _bad_settings() or _wrong_around(conf.conf().around)]
 
 
 def _wrong_around(path: str | None) -> list[str]:
@@ -42,6 +41,11 @@ def _wrong_around(path: str | None) -> list[str]:
     except Exception as error:
         return [f"{said}; it cannot be imported: {error}"]
     return [] if callable(found) else [f"{said}; that is no function, and no class of context managers."]
+
+
+def _bad_settings() -> list[str]:
+    """Return what is wrong with the settings: what needs them is not looked at then."""
+    return conf.problems(getattr(settings, "DJANGO_JOBS", {}))
 
 
 @register("django_jobs")
@@ -70,6 +74,8 @@ def check_schedule_names(app_configs: Sequence[AppConfig] | None, **kwargs: Any)
 
 @register("django_jobs")
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    if _bad_settings():
+        return []
     return [
         Error(
             f"The schedule {found.name!r} of {found.place} cannot be used: {said}",
@@ -83,8 +89,6 @@ def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 @register("django_jobs")
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    if _is_unusable():
-        return []
     alias = jobs_alias()
     connection = connections[alias]
     if connection.vendor == "sqlite":
@@ -102,9 +106,7 @@ def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 @register("django_jobs")
 def check_router(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    if _is_unusable():
-        return []
-    wanted, found = conf.conf().database, jobs_alias()
+    wanted, found = router.wanted(), jobs_alias()
     if wanted is None or wanted == found:
         return []
     return [
@@ -118,7 +120,7 @@ def check_router(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
 
 @register("django_jobs", deploy=True)
 def check_immediate(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    if _is_unusable() or not conf.conf().immediate:
+    if _bad_settings() or not conf.conf().immediate:
         return []
     return [
         checks.Warning(
@@ -127,11 +129,6 @@ def check_immediate(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
             id="django_jobs.W004",
         )
     ]
-
-
-def _is_unusable() -> bool:
-    """Tell whether the settings are those that E001 is about: our router cannot say where the jobs are."""
-    return bool(conf.problems(getattr(settings, "DJANGO_JOBS", {})))
 
 
 def _check_sqlite(alias: str) -> list[CheckMessage]:
@@ -187,7 +184,7 @@ def check_server(
 
 
 def _check_deployment(alias: str) -> list[CheckMessage]:
-    if conf.problems(getattr(settings, "DJANGO_JOBS", {})):
+    if _bad_settings():
         return []
     try:
         with transaction.atomic(using=alias):
@@ -212,7 +209,7 @@ def _check_version(alias: str) -> list[CheckMessage]:
 
 
 def _check_archive(alias: str) -> list[CheckMessage]:
-    if conf.problems(getattr(settings, "DJANGO_JOBS", {})) or conf.conf().archive_for == 0:
+    if _bad_settings() or conf.conf().archive_for == 0:
         return []
     if archive.archive(alias).may_prepare():
         return []

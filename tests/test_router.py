@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.checks import run_checks
 
 from django_jobs import checks
 from django_jobs.models import Job
@@ -83,6 +84,17 @@ def test_without_the_setting_the_router_says_nothing(settings: Any) -> None:
     router = JobsRouter()
     assert router.db_for_read(Job) is router.db_for_write(Job) is None
     assert router.allow_migrate("default", "django_jobs") is router.allow_migrate("lite", "auth") is None
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("given", [{"DATABASE": "nope"}, {"DATABASE": 5}, {"DATABASE": []}, {"LEESE": 3}, "text", None])
+def test_settings_that_cannot_be_used_are_left_to_their_check(settings: Any, given: object) -> None:
+    settings.DJANGO_JOBS = given
+    settings.DATABASE_ROUTERS = ["django_jobs.router.JobsRouter"]
+    assert (JobsRouter().db_for_read(Job), JobsRouter().allow_migrate("default", "django_jobs")) == (None, None)
+    assert [message.id for message in run_checks() if str(message.id).startswith("django_jobs.E")] == [
+        "django_jobs.E001"
+    ]
 
 
 @pytest.mark.fast

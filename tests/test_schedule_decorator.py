@@ -181,6 +181,12 @@ def test_a_value_that_cannot_be_used_is_an_error_of_the_check_and_none_of_the_im
     assert "docs/schedules.md" in str(message.hint)
 
 
+def test_with_settings_that_cannot_be_used_schedules_are_not_looked_at(settings: Any) -> None:
+    declare("wrong", "x")
+    settings.DJANGO_JOBS = {"LEESE": 3}
+    assert checks.check_schedules(None) == []
+
+
 def test_several_wrong_values_are_named_together() -> None:
     declare("wrong", "x", timezone="Mars", missed="no")
     (message,) = checks.check_schedules(None)
