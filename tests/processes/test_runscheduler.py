@@ -265,6 +265,8 @@ def test_its_thread_is_started_again_when_it_ends(tree: Tree, tmp_path: Path, co
     env = {"DJANGO_SETTINGS_MODULE": "tests.dying", "DJANGO_JOBS_TEST_END_THREAD": str(file)}
     found: Command = tree.start_scheduler(env=env) if command == "runscheduler" else tree.start(env=env)
     wait_for_more(tree, 2)
+    if command == "runworkers":  # which ends the thread itself, around the fork of its template
+        wait_for(lambda: lines(found, "is ready"), what="the fork is over")
     file.touch()
     wait_for(lambda: lines(found, "The scheduler's thread had ended; it is started again"), what="it is noticed")
     wait_for_more(tree, 3)
