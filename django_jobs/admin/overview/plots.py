@@ -28,7 +28,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Lines over the same parts of a time. `parts`: what each is called; `marks`: those named below it, by their place."""
+    """Lines over the same parts of a time. `parts`: what each is called; `marks`: those named below it, by their place.
+
+    `written`: how values are said; `scaled`: how those of the scale are, if otherwise.
+    """
 
     name: str
     title: str
@@ -37,6 +40,7 @@ class Plot:
     parts: Sequence[str]
     marks: dict[int, str]
     written: Callable[[float | None], str]
+    scaled: Callable[[float | None], str] | None = None
     is_logarithmic: bool = False
     at_least: float = field(default=1.0)
 
@@ -91,7 +95,7 @@ class Plot:
             '<text class="dj-tick" x="{}" y="{}" dy="0.32em" text-anchor="end">{}</text>'
         )
         return text, (
-            (LEFT, WIDTH - RIGHT, at, at, LEFT - 6, at, self.written(tick))
+            (LEFT, WIDTH - RIGHT, at, at, LEFT - 6, at, (self.scaled or self.written)(tick))
             for tick, at in zip(ticks, heights, strict=True)
         )
 

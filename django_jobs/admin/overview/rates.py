@@ -12,14 +12,17 @@ from django.utils.translation import gettext as _
 from django_jobs.admin import figures, shown
 from django_jobs.admin.overview.asked import Asked
 from django_jobs.admin.overview.plots import Line, Plot, bar
-from django_jobs.measures.counted import Counted
+from django_jobs.measures.counted import Counted, Quantile
 from django_jobs.measures.rates import SETTLED_AFTER, Bucket, Rates, rates
+from django_jobs.models.stat import CLASSES
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # How far the marks below a plot are apart, in seconds, for each width of its parts.
 MARKS = {60: 900, 600: 7200, 1200: 14_400, 7200: 86_400}
 # What has run for so many seconds of a part that is not over yet says enough of it.
 ENOUGH = 120
+# Stands in a plot for what took longer than the last class that has an end.
+BEYOND = 2 * CLASSES[-1]
 
 
 def read(asked: Asked) -> Rates:
@@ -86,7 +89,8 @@ def _plots(plot: Callable[..., Plot], series: list[Bucket], at: datetime) -> lis
             title=_("Wait"),
             about=_("How long jobs waited from when they were due until they were claimed."),
             lines=_durations(series, "wait"),
-            written=figures.seconds,
+            written=_bound,
+            scaled=figures.seconds,
             is_logarithmic=True,
         ),
         plot(
@@ -94,7 +98,8 @@ def _plots(plot: Callable[..., Plot], series: list[Bucket], at: datetime) -> lis
             title=_("Run time"),
             about=_("How long runs took."),
             lines=_durations(series, "run"),
-            written=figures.seconds,
+            written=_bound,
+            scaled=figures.seconds,
             is_logarithmic=True,
         ),
     ]
@@ -108,7 +113,7 @@ def _each(series: list[Bucket], at: datetime, name: str, seconds: int) -> list[f
 
 
 def _durations(series: list[Bucket], of: str) -> list[Line]:
-    return [Line(name, name, [_seconds(part.counted, of, share) for part in series]) for name, share in SHARES.items()]
+    return [Line(name, name, [_at_most(part.counted, of, share) for part in series]) for name, share in SHARES.items()]
 
 
 def _is_settled(part: Bucket, at: datetime) -> bool:
@@ -116,9 +121,18 @@ def _is_settled(part: Bucket, at: datetime) -> bool:
     return part.until <= at - SETTLED_AFTER or (at - part.since).total_seconds() >= ENOUGH
 
 
-def _seconds(counted: Counted, of: str, share: float) -> float | None:
-    found = getattr(counted, of)(share)
-    return None if found is None else float(found.seconds)
+def _at_most(counted: Counted, of: str, share: float) -> float | None:
+    """Return the end of a percentile's class; of the last, which has none, a value beyond the plot."""
+    found: Quantile | None = getattr(counted, of)(share)
+    if found is None:
+        return None
+    return BEYOND if found.high is None else found.high
+
+
+def _bound(value: float | None) -> str:
+    if value is None:
+        return shown.NOTHING
+    return figures.quantile(Quantile(CLASSES[-1], None) if value == BEYOND else Quantile(0.0, value))
 
 
 def _rate(value: float | None) -> str:
