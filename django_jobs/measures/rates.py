@@ -78,10 +78,6 @@ class Rates:
     minute_at: datetime
     is_cut: bool
 
-    @property
-    def hours(self) -> float:
-        return max((self.at - self.since).total_seconds(), MINUTE) / 3600
-
 
 class _Row(NamedTuple):
     minute: datetime

@@ -107,7 +107,7 @@ def test_what_ended_in_a_minute_and_in_the_span_equals_sql(site: Site) -> None:
         done = stats.filter(type="t", minute__gt=Now() - timedelta(hours=hours)).aggregate(found=Sum("done"))["found"]
         row = cells(shown, 'data-type="t"')
         assert row[1] == f"{done:,}"
-        assert re.search(rf"Repeats {'8 8' if span == '1h' else '10 0'}", text(shown))
+        assert re.search(rf"Repeats {'8' if span == '1h' else '10'} Lease", text(shown))
         assert [row[2].split()[0], row[4]] == (["20", "28"] if span == "1h" else ["25", "35"])
     assert re.search(r"Jobs ended in attempt 1 25 6[23]", text(shown))
     assert "As of " in text(shown)
@@ -199,8 +199,23 @@ def test_the_plots_are_whole_xml_and_each_part_tells_its_values(site: Site) -> N
     assert any("failed: 20 %\nto run again: 6.2 %" in hint for hint in hints[1])
     assert any("p50: ≤ 1 ms\n" in hint for hint in hints[2])
     assert any("p50: ≤ 1 s\n" in hint for hint in hints[3])
-    assert any("repeats: 120\nlease expirations: 60\nlost leases: 0\nslots missed: 0" in hint for hint in hints[4])
+    assert any("repeats: 2\nlease expirations: 1\nlost leases: 0\nslots missed: 0" in hint for hint in hints[4])
     assert "done: last 0, at most 120." in (plots[0].findtext("desc") or "")
+
+
+def test_plots_say_their_unit_and_irregularities_are_counted_in_whole(site: Site) -> None:
+    for minutes in (125, 130):
+        stat(site, minutes, done=100, repeats=1)
+    for span, average, each in (
+        ("1h", "runs a minute", "Number in each minute"),
+        ("24h", "runs a minute, on average over 20 min", "Number in each 20 min"),
+        ("7d", "runs a minute, on average over 2 h", "Number in each 2 h"),
+    ):
+        shown = front(site, span=span)
+        units = re.findall(r'class="quiet dj-unit">([^<]*)<', shown)
+        assert (len(units), units[0], units[-1]) == (5, average, each)
+    assert re.search(r"Repeats 2 Lease", text(shown))
+    assert sum(map(int, re.findall(r"^repeats: (\d+)", shown, re.M))) == 2
 
 
 def test_a_worker_shows_what_each_of_its_threads_runs(site: Site) -> None:

@@ -30,12 +30,14 @@ class Line:
 class Plot:
     """Lines over the same parts of a time. `parts`: what each is called; `marks`: those named below it, by their place.
 
-    `written`: how values are said; `scaled`: how those of the scale are, if otherwise.
+    `unit`: what its values are, in words that stand above it. `written`: how values are said; `scaled`: how those of the
+    scale are, if otherwise.
     """
 
     name: str
     title: str
     about: str
+    unit: str
     lines: Sequence[Line]
     parts: Sequence[str]
     marks: dict[int, str]
@@ -52,8 +54,19 @@ class Plot:
         """Return the plot; its title and what it shows come first, for who cannot see it."""
         return format_html(
             '<svg class="dj-plot" viewBox="0 0 {} {}" role="img" aria-labelledby="plot-{} about-{}">'
-            '<title id="plot-{}">{}</title><desc id="about-{}">{} {}</desc>{}{}{}{}</svg>',
-            *(WIDTH, HEIGHT, self.name, self.name, self.name, self.title, self.name, self.about, self._summary()),
+            '<title id="plot-{}">{}</title><desc id="about-{}">{} {}: {}</desc>{}{}{}{}</svg>',
+            *(
+                WIDTH,
+                HEIGHT,
+                self.name,
+                self.name,
+                self.name,
+                self.title,
+                self.name,
+                self.about,
+                self.unit,
+                self._summary(),
+            ),
             format_html_join("", *self._rules()),
             format_html_join("", *self._times()),
             format_html_join("", '<path class="dj-line dj-line-{}" d="{}"></path>', self._paths()),
