@@ -22,6 +22,7 @@ def looked_at(asked: Asked) -> list[str]:
     if found.get("rates"):
         done, failed = last_minute(found["rates"])
         words = {"failed": figures.number(failed), "ended": figures.number(done + failed)}
+        every.append(_("Lost runs: none was begun anew in the last hour."))
         every.append(_("Failures: %(failed)s of the %(ended)s jobs that ended in a minute.") % words)
     every.append(_("Dead letters: none."))
     if "schedules" in found:

@@ -52,21 +52,11 @@ class Plot:
 
     def svg(self) -> SafeString:
         """Return the plot; its title and what it shows come first, for who cannot see it."""
+        said = f"{self.about} {self.unit}: {self._summary()}"
         return format_html(
             '<svg class="dj-plot" viewBox="0 0 {} {}" role="img" aria-labelledby="plot-{} about-{}">'
-            '<title id="plot-{}">{}</title><desc id="about-{}">{} {}: {}</desc>{}{}{}{}</svg>',
-            *(
-                WIDTH,
-                HEIGHT,
-                self.name,
-                self.name,
-                self.name,
-                self.title,
-                self.name,
-                self.about,
-                self.unit,
-                self._summary(),
-            ),
+            '<title id="plot-{}">{}</title><desc id="about-{}">{}</desc>{}{}{}{}</svg>',
+            *(WIDTH, HEIGHT, self.name, self.name, self.name, self.title, self.name, said),
             format_html_join("", *self._rules()),
             format_html_join("", *self._times()),
             format_html_join("", '<path class="dj-line dj-line-{}" d="{}"></path>', self._paths()),
