@@ -167,7 +167,17 @@ def test_today_is_what_ended_since_midnight_in_the_time_zone_of_the_page(site: S
             shown = front(site, span="today")
         assert cells(shown, f'data-type="shop.h{hours}"')[2].startswith("1 ")
         assert 'aria-current="true">today</a>' in shown
-        assert "Types, today" in shown
+
+
+def test_a_type_that_has_not_run_yet_is_paused_by_a_form_that_suggests_it(site: Site, as_user: As) -> None:
+    found = re.search(r'<a href="([^"]*)" class="dj-pause-another">Pause another type or queue…</a>', front(site))
+    assert found
+    form = site.client.get(unescape(found[1])).content.decode()
+    assert f'<option value="{nothing.name}">type</option>' in form
+    assert re.search(r'value="type"[^>]* (selected|checked)', form)
+    answer = site.client.post(unescape(found[1]), {"kind": "type", "called": nothing.name})
+    assert answer["Location"] == reverse("admin:app_list", args=["django_jobs"])
+    assert "dj-pause-another" not in front(as_user("view_job"))
 
 
 def test_percentiles_are_said_as_the_ends_of_their_classes_and_long_ones_to_be_longer(site: Site) -> None:

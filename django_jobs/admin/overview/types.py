@@ -72,6 +72,8 @@ def lines(asked: Asked) -> dict[str, Any]:
     return {
         "types": [_line(asked, name, counted, pauses.get(name)) for name, counted in chosen[:SHOWN]],
         "more_types": max(0, len(chosen) - SHOWN),
+        # Of one that has not run yet, and so has no row.
+        "pause_url": pause_address(asked.request, Pause.Kind.TYPE),
     }
 
 
