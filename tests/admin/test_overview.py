@@ -167,6 +167,21 @@ def test_today_is_what_ended_since_midnight_in_the_time_zone_of_the_page(site: S
             shown = front(site, span="today")
         assert cells(shown, f'data-type="shop.h{hours}"')[2].startswith("1 ")
         assert 'aria-current="true">today</a>' in shown
+        assert (
+            f"since {database_now(site.alias).astimezone(zone) - timedelta(minutes=minutes):%a %Y-%m-%d} 00:00;"
+            in shown
+        )
+        assert "Types, today" in shown
+
+
+def test_another_span_is_shown_at_the_same_place_of_the_page(site: Site) -> None:
+    shown = front(site, types="done")
+    for place in ("rates", "types"):
+        part = shown.partition(f'<section class="module" id="{place}">')[2].partition("</p>")[0]
+        links = re.findall(r'<a href="([^"]*)"', part)
+        assert [unescape(link) for link in links] == [
+            f"?types=done&span={span}#{place}" for span in ("1h", "today", "24h", "7d")
+        ]
 
 
 def test_a_type_that_has_not_run_yet_is_paused_by_a_form_that_suggests_it(site: Site, as_user: As) -> None:
