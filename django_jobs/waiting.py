@@ -22,9 +22,11 @@ def unserved(job: Any, live: Sequence[Worker], before: str) -> str:
     """Return what holds up a due job, as the end of a sentence; `before` is how it came to wait again."""
     serving = [worker for worker in live if worker.serves(job.queue)]
     if not serving:
-        return _(
-            ", but none of the %(number)d live workers serves the queue %(queue)r", number=len(live), queue=job.queue
-        )
+        return ngettext(
+            ", but the one live worker does not serve the queue %(queue)r",
+            ", but none of the %(number)d live workers serves the queue %(queue)r",
+            len(live), number=len(live), queue=job.queue,
+        )  # fmt: skip
     knowing = [worker for worker in serving if job.type in worker.types]
     if not knowing:
         words = {"queue": job.queue, "type": job.type}
@@ -38,23 +40,25 @@ def unserved(job: Any, live: Sequence[Worker], before: str) -> str:
         )  # fmt: skip
     match job.parked:
         case Job.Parked.TYPE:
-            return _(
+            return ngettext(
+                "; a worker without the type %(type)r parked it, and the one that knows it takes it next",
                 "; a worker without the type %(type)r parked it, and one of the %(number)d that know it takes it next",
-                type=job.type, number=len(claiming),
+                len(claiming), type=job.type, number=len(claiming),
             )  # fmt: skip
         case Job.Parked.PAUSE:
-            return _(
+            return ngettext(
+                "; it was parked by a pause that is over, and the one worker that knows its type takes it next",
                 "; it was parked by a pause that is over, and one of the %(number)d that know its type takes it next",
-                number=len(claiming),
-            )
+                len(claiming), number=len(claiming),
+            )  # fmt: skip
         case Job.Parked.SUSPECT:
             words = {"why": _suspicion(job), "ahead": _suspects_ahead(job)}
             return _("; it is to be run alone, since %(why)s; %(ahead)s before it", **words)
     if busy := _busy(job, claiming):
         words = {"before": before, "busy": busy, "ahead": _ahead(job)}
-        return _("%(before)s; %(busy)s, and %(ahead)s due jobs are before it in its queue", **words)
-    words = {"before": before, "ahead": _ahead(job), "number": len(claiming)}
-    return _("%(before)s; %(ahead)s due jobs are before it in its queue, %(number)d live workers serve it", **words)
+        return _("%(before)s; %(busy)s, and %(ahead)s before it in its queue", **words)
+    serve = ngettext("1 live worker serves it", "%(number)d live workers serve it", len(claiming), number=len(claiming))
+    return _("%(before)s; %(ahead)s before it in its queue, %(serve)s", before=before, ahead=_ahead(job), serve=serve)
 
 
 def _busy(job: Job, claiming: Sequence[Worker]) -> str:
@@ -80,7 +84,7 @@ def _busy(job: Job, claiming: Sequence[Worker]) -> str:
 def _ahead(job: Job) -> str:
     earlier = Q(priority__gt=job.priority) | Q(priority=job.priority, run_at__lt=job.run_at)
     ahead = Job.objects.using(job._state.db).due().filter(earlier, queue=job.queue)[:AHEAD_LIMIT].count()
-    return _counted(ahead)
+    return ngettext("1 due job is", "%(number)s due jobs are", ahead, number=_counted(ahead))
 
 
 def _counted(found: int) -> str:

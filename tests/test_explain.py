@@ -51,7 +51,7 @@ def test_a_due_job_without_workers_says_that_none_runs(engine: Engine) -> None:
 
 def test_a_job_in_a_queue_that_nobody_serves_says_so(engine: Engine) -> None:
     worker(engine, queues=["mail"])
-    assert "none of the 1 live workers serves the queue 'default'" in nothing.enqueue().explain()
+    assert "the one live worker does not serve the queue 'default'" in nothing.enqueue().explain()
 
 
 def test_a_job_of_a_type_that_nobody_knows_says_so(engine: Engine) -> None:
@@ -76,7 +76,7 @@ def test_a_job_that_others_are_ahead_of_says_how_many(engine: Engine) -> None:
     worker(engine)
     nothing.using(priority=5).enqueue()
     nothing.using(queue="other", priority=5).enqueue()
-    assert "1 due jobs are before it in its queue, 1 live workers serve it" in nothing.enqueue().explain()
+    assert "1 due job is before it in its queue, 1 live worker serves it" in nothing.enqueue().explain()
 
 
 def run(engine: Engine, number: int, holder: str = "w:1") -> None:
@@ -92,9 +92,9 @@ def test_a_job_for_which_no_thread_is_free_says_so_and_how_many_are_ahead(engine
     nothing.using(priority=5).enqueue()
     job = nothing.enqueue()
     run(engine, 2)
-    assert "1 due jobs are before it in its queue, 2 live workers serve it" in job.explain()
+    assert "1 due job is before it in its queue, 2 live workers serve it" in job.explain()
     run(engine, 1, "v:7")
-    busy = "all 3 threads of the 2 live workers that serve it are busy, and 1 due jobs are before it in its queue"
+    busy = "all 3 threads of the 2 live workers that serve it are busy, and 1 due job is before it in its queue"
     assert in_whole_seconds(job) == f"Due for 0 s; {busy}."
 
 
@@ -127,7 +127,7 @@ def test_workers_that_were_asked_to_claim_nothing_more_do_not_serve(engine: Engi
     worker(engine, id="v", pid=8, asked="stop")
     assert "but all 2 live workers that serve it were asked to claim nothing more" in job.explain()
     Worker.objects.using(engine.alias).filter(pk="v").update(asked="")
-    assert "1 live workers serve it" in job.explain()
+    assert "1 live worker serves it" in job.explain()
 
 
 def test_without_a_live_worker_it_says_since_when_the_last_is_silent(engine: Engine) -> None:
@@ -283,7 +283,9 @@ def test_a_job_that_a_pause_had_parked_says_that_it_is_over(engine: Engine) -> N
     assert engine.claim(ClaimOrder(locked_by="w:1", lease=30, limit=1, queues=None, types=(TYPE,))).parked == 1
     assert "was paused" in job.explain()
     resume(type=nothing)
-    assert "it was parked by a pause that is over, and one of the 1 that know its type takes it next" in job.explain()
+    assert (
+        "it was parked by a pause that is over, and the one worker that knows its type takes it next" in job.explain()
+    )
 
 
 def test_a_job_that_may_expire_says_when_and_that_it_is_about_to(engine: Engine) -> None:

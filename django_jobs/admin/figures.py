@@ -52,10 +52,10 @@ def _two_digits(value: float) -> str:
 
 
 def quantile(found: Quantile | None) -> str:
-    """Return a percentile; of one that is in the class without an end, only where that begins."""
+    """Return a percentile by the end of its class, which is all that is known; of the last one, where that begins."""
     if found is None:
         return NOTHING
-    return seconds(found.seconds) if found.high is not None else _("over %s") % seconds(found.low)
+    return f"≤ {seconds(found.high)}" if found.high is not None else _("over %s") % seconds(found.low)
 
 
 def bytes_(value: int) -> str:

@@ -16,13 +16,11 @@ _STARTS = dict(zip(LISTS, accumulate(LISTS.values(), initial=len(SUMS)), strict=
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
-    """How long the quickest so-and-so-many of a hundred took at most, in seconds.
+    """How long the quickest so-and-so-many of a hundred took at most, in seconds, as exactly as it is known.
 
-    It lies from `low` to `high`, the ends of a class of `Stat.CLASSES`; `seconds` is where it is if the runs of that class
-    are spread evenly. `high` is None in the last class, which has no end: then `seconds` is where it begins.
+    It lies from `low` to `high`, the ends of a class of `Stat.CLASSES`. `high` is None in the last class, which has no end.
     """
 
-    seconds: float
     low: float
     high: float | None
 
@@ -79,12 +77,7 @@ def quantile(counts: Sequence[int], share: float) -> Quantile | None:
     wanted = share * total
     sums = list(accumulate(counts))
     index = next(index for index, number in enumerate(counts) if number and sums[index] >= wanted)
-    number, before = counts[index], sums[index] - counts[index]
-    low = CLASSES[index - 1] if index else 0.0
-    if index >= len(CLASSES):
-        return Quantile(CLASSES[-1], CLASSES[-1], None)
-    high = CLASSES[index]
-    return Quantile(low + (high - low) * max(wanted - before, 0.0) / number, low, high)
+    return Quantile(CLASSES[index - 1] if index else 0.0, CLASSES[index] if index < len(CLASSES) else None)
 
 
 def added(vectors: Iterable[Sequence[float]]) -> list[float]:

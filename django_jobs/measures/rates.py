@@ -20,6 +20,7 @@ from django_jobs.models.stat import SUMS
 # No more rows are read: what is older than the last of them is left out, and said to be.
 MOST = 50_000
 MINUTE = 60
+_REPEATS = SUMS.index("repeats")
 # A process stores a minute's last numbers so many seconds after it at most, if it lives; see `workers.tally`.
 SETTLED_AFTER = timedelta(seconds=10)
 
@@ -65,7 +66,8 @@ class Rates:
 
     The last bucket is not full yet. Missing are what running processes did in the last seconds, and what killed ones did in
     theirs. `minute`: what ended in each queue in the last minute that is complete, which began at `minute_at`. `is_cut`: the
-    span has more rows than are read, and only what is newer than `since` is counted.
+    span has more rows than are read, and only what is newer than `since` is counted. `repeats_in_hour`: those of the
+    last hour, whatever the span.
     """
 
     since: datetime
@@ -77,10 +79,7 @@ class Rates:
     minute: dict[str, Counted]
     minute_at: datetime
     is_cut: bool
-
-    @property
-    def hours(self) -> float:
-        return max((self.at - self.since).total_seconds(), MINUTE) / 3600
+    repeats_in_hour: int
 
 
 class _Row(NamedTuple):
@@ -98,10 +97,12 @@ def rates(alias: str, span: Span, now: datetime) -> Rates:
     """
     since = span.start(now)
     full = _floor(now - SETTLED_AFTER, MINUTE) - timedelta(seconds=MINUTE)
-    rows = _read(alias, min(since, full))
+    hour = now - timedelta(hours=1)
+    rows = _read(alias, min(since, full, hour))
     is_cut = len(rows) >= MOST
     if is_cut:
         since = max(since, _floor(rows[-1].minute, span.width) + timedelta(seconds=span.width))
+    lately = sum(row.vector[_REPEATS] for row in rows if row.minute >= hour)
     last = [row for row in rows if row.minute == full and row.seconds == MINUTE]
     rows = [row for row in rows if row.minute >= since]
     buckets = {minute: (minute - since) // timedelta(seconds=span.width) for minute in {row.minute for row in rows}}
@@ -118,6 +119,7 @@ def rates(alias: str, span: Span, now: datetime) -> Rates:
         minute=_named(_grouped((row.queue, row.vector) for row in last)),
         minute_at=full,
         is_cut=is_cut,
+        repeats_in_hour=int(lately),
     )
 
 

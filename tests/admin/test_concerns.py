@@ -30,9 +30,9 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "health", lambda engine: Health(1, 0, 8192, None, []))
 
 
-def concerns(site: Site) -> str:
+def concerns(site: Site, **query: str) -> str:
     """Return what is said, without the sentence on where more is found."""
-    said = text(front(site).partition('id="concerns"')[2].partition('id="queues"')[0])
+    said = text(front(site, **query).partition('id="concerns"')[2].partition('id="queues"')[0])
     return said.partition(" manage.py jobs doctor")[0].removeprefix("> ").strip()
 
 
@@ -67,6 +67,30 @@ def test_nothing_is_said_to_be_well_that_was_not_looked_at(
     assert "Workers: 2 live, and none is silent. " in concerns(site)
     django_jobs.pause(queue="elsewhere")
     assert "no worker knows" not in concerns(site), "a job may be parked by a pause"
+
+
+def test_what_is_well_is_named_below_what_is_not(site: Site, as_user: As) -> None:
+    worker(site)
+    site.make("dead")
+    stat(site, 1, done=90)
+    well = re.search("Looked at too, and well: (.*?)[.]", concerns(site))
+    assert well
+    assert well[1].startswith("workers, lost runs, what waits, failures, schedules")
+    seen = concerns(as_user("view_job"))
+    assert "well: lost runs, what waits, failures" in seen
+    assert "workers" not in seen
+    assert "schedules" not in seen
+
+
+@pytest.mark.parametrize("span", ["1h", "today", "7d"])
+def test_runs_that_were_lost_in_the_last_hour_are_named_whatever_the_span(site: Site, span: str) -> None:
+    worker(site)
+    stat(site, 70, repeats=5)
+    assert "Lost runs: none was begun anew in the last hour." in concerns(site, span=span)
+    stat(site, 50, repeats=1)
+    assert "In the last hour one run ended that had begun anew" in concerns(site, span=span)
+    stat(site, 3, repeats=2)
+    assert "In the last hour 3 runs ended that had begun anew" in concerns(site, span=span)
 
 
 def test_many_failures_in_a_minute_are_named(site: Site) -> None:

@@ -107,7 +107,7 @@ def test_what_ended_in_a_minute_and_in_the_span_equals_sql(site: Site) -> None:
         done = stats.filter(type="t", minute__gt=Now() - timedelta(hours=hours)).aggregate(found=Sum("done"))["found"]
         row = cells(shown, 'data-type="t"')
         assert row[1] == f"{done:,}"
-        assert re.search(rf"Repeats {'8 8' if span == '1h' else '10 0'}", text(shown))
+        assert re.search(rf"Repeats {'8' if span == '1h' else '10'} Lease", text(shown))
         assert [row[2].split()[0], row[4]] == (["20", "28"] if span == "1h" else ["25", "35"])
     assert re.search(r"Jobs ended in attempt 1 25 6[23]", text(shown))
     assert "As of " in text(shown)
@@ -167,13 +167,42 @@ def test_today_is_what_ended_since_midnight_in_the_time_zone_of_the_page(site: S
             shown = front(site, span="today")
         assert cells(shown, f'data-type="shop.h{hours}"')[2].startswith("1 ")
         assert 'aria-current="true">today</a>' in shown
+        assert (
+            f"since {database_now(site.alias).astimezone(zone) - timedelta(minutes=minutes):%a %Y-%m-%d} 00:00;"
+            in shown
+        )
         assert "Types, today" in shown
 
 
-def test_percentiles_are_worked_out_within_their_class_and_long_ones_said_to_be_longer(site: Site) -> None:
-    runs = [0] * 9 + [100] + [0] * 9
-    stat(site, 5, done=100, runs=runs, waits=[0] * 18 + [3])
-    assert cells(front(site), 'data-type="t"')[5:11] == [*["over 60 min"] * 3, "750 ms", "975 ms", "995 ms"]
+def test_another_span_is_shown_at_the_same_place_of_the_page(site: Site) -> None:
+    shown = front(site, types="done")
+    for place in ("rates", "types"):
+        part = shown.partition(f'<section class="module" id="{place}">')[2].partition("</p>")[0]
+        links = re.findall(r'<a href="([^"]*)"', part)
+        assert [unescape(link) for link in links] == [
+            f"?types=done&span={span}#{place}" for span in ("1h", "today", "24h", "7d")
+        ]
+
+
+def test_a_type_that_has_not_run_yet_is_paused_by_a_form_that_suggests_it(site: Site, as_user: As) -> None:
+    found = re.search(r'<a href="([^"]*)" class="dj-pause-another">Pause another type or queue…</a>', front(site))
+    assert found
+    form = site.client.get(unescape(found[1])).content.decode()
+    assert f'<option value="{nothing.name}">type</option>' in form
+    assert re.search(r'value="type"[^>]* (selected|checked)', form)
+    answer = site.client.post(unescape(found[1]), {"kind": "type", "called": nothing.name})
+    assert answer["Location"] == reverse("admin:app_list", args=["django_jobs"])
+    assert "dj-pause-another" not in front(as_user("view_job"))
+
+
+def test_percentiles_are_said_as_the_ends_of_their_classes_and_long_ones_to_be_longer(site: Site) -> None:
+    """Runs of 25 to 33 s: nothing that is shown is a time that none of them took."""
+    stat(site, 5, done=100, runs=[0] * 13 + [70, 30], waits=[0] * 18 + [3])
+    shown = front(site)
+    assert cells(shown, 'data-type="t"')[5:11] == [*["over 60 min"] * 3, "≤ 30 s", "≤ 60 s", "≤ 60 s"]
+    assert "p50: ≤ 30 s\np95: ≤ 60 s\np99: ≤ 60 s" in shown
+    assert "p50: over 60 min\n" in shown
+    assert set(re.findall(r">([^<]*) s</text>", shown)) == {"1", "10", "60"}, "the scale is of plain times"
 
 
 def test_the_plots_are_whole_xml_and_each_part_tells_its_values(site: Site) -> None:
@@ -193,10 +222,25 @@ def test_the_plots_are_whole_xml_and_each_part_tells_its_values(site: Site) -> N
     ]
     assert any("done: 120\nto run again: 10\nfailed: 30" in hint for hint in hints[0])
     assert any("failed: 20 %\nto run again: 6.2 %" in hint for hint in hints[1])
-    assert any("p50: 0.5 ms\n" in hint for hint in hints[2])
-    assert any("p50: 750 ms\n" in hint for hint in hints[3])
-    assert any("repeats: 120\nlease expirations: 60\nlost leases: 0\nslots missed: 0" in hint for hint in hints[4])
+    assert any("p50: ≤ 1 ms\n" in hint for hint in hints[2])
+    assert any("p50: ≤ 1 s\n" in hint for hint in hints[3])
+    assert any("repeats: 2\nlease expirations: 1\nlost leases: 0\nslots missed: 0" in hint for hint in hints[4])
     assert "done: last 0, at most 120." in (plots[0].findtext("desc") or "")
+
+
+def test_plots_say_their_unit_and_irregularities_are_counted_in_whole(site: Site) -> None:
+    for minutes in (125, 130):
+        stat(site, minutes, done=100, repeats=1)
+    for span, average, each in (
+        ("1h", "runs a minute", "Number in each minute"),
+        ("24h", "runs a minute, on average over 20 min", "Number in each 20 min"),
+        ("7d", "runs a minute, on average over 2 h", "Number in each 2 h"),
+    ):
+        shown = front(site, span=span)
+        units = re.findall(r'class="quiet dj-unit">([^<]*)<', shown)
+        assert (len(units), units[0], units[-1]) == (5, average, each)
+    assert re.search(r"Repeats 2 Lease", text(shown))
+    assert sum(map(int, re.findall(r"^repeats: (\d+)", shown, re.M))) == 2
 
 
 def test_a_worker_shows_what_each_of_its_threads_runs(site: Site) -> None:

@@ -27,21 +27,31 @@ class Concern(NamedTuple):
     url: str = ""
 
 
-def concerns(asked: Asked) -> list[Concern]:
-    """Return what is wrong or soon will be, the worst first."""
+class Concerns(NamedTuple):
+    """What is wrong or soon will be, the worst first; and what else was looked at, in which nothing is."""
+
+    found: list[Concern]
+    well: list[str]
+
+
+def concerns(asked: Asked) -> Concerns:
     found = asked.found
-    every: list[Iterator[Concern]] = []
+    every: list[tuple[str, Iterator[Concern]]] = []
     if "workers" in found:
-        every.append(_of_workers(asked))
-    if "depths" in found:
-        every.append(_of_what_waits(asked))
+        every.append((_("workers"), _of_workers(asked)))
     if found.get("rates"):
-        every.append(_of_failures(asked))
+        every.append((_("lost runs"), _of_losses(asked)))
+    if "depths" in found:
+        every.append((_("what waits"), _of_what_waits(asked)))
+        every.append((_("dead letters"), _of_dead_letters(asked)))
+    if found.get("rates"):
+        every.append((_("failures"), _of_failures(asked)))
     if "schedules" in found:
-        every.append(_of_schedules(asked))
+        every.append((_("schedules"), _of_schedules(asked)))
     if found.get("health"):
-        every.append(_of_tables(asked))
-    return [concern for some in every for concern in some]
+        every.append((_("the state of the tables"), _of_tables(asked)))
+    told = [(label, list(some)) for label, some in every]
+    return Concerns([each for _label, some in told for each in some], [label for label, some in told if not some])
 
 
 def _of_workers(asked: Asked) -> Iterator[Concern]:
@@ -94,10 +104,24 @@ def _of_what_waits(asked: Asked) -> Iterator[Concern]:
     if parked and not asked.found.get("pauses"):
         text = _("Parked although nothing is paused, since no worker that met them knows their type: %s.")
         yield Concern(text % figures.number(parked), jobs_address("parked"))
+
+
+def _of_dead_letters(asked: Asked) -> Iterator[Concern]:
+    depths = asked.found["depths"]
     if depths.dead_letters:
         text = _("Dead letters, which run again only when a person says so: %s.")
         shown = figures.capped(depths.dead_letters, max(depths.dead, depths.failed) >= depths.most)
         yield Concern(text % shown, address("django_jobs_job_dead_letters"))
+
+
+def _of_losses(asked: Asked) -> Iterator[Concern]:
+    if lost := asked.found["rates"].repeats_in_hour:
+        text = ngettext(
+            "In the last hour one run ended that had begun anew: the one before was lost, as when its worker process dies.",
+            "In the last hour %(number)s runs ended that had begun anew: those before were lost, as when a worker process dies.",
+            lost,
+        )
+        yield Concern(text % {"number": figures.number(lost)}, "#mishaps")
 
 
 def _of_failures(asked: Asked) -> Iterator[Concern]:

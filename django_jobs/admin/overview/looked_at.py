@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_jobs.admin import figures
 from django_jobs.admin.overview.asked import Asked
@@ -22,7 +23,13 @@ def looked_at(asked: Asked) -> list[str]:
     if found.get("rates"):
         done, failed = last_minute(found["rates"])
         words = {"failed": figures.number(failed), "ended": figures.number(done + failed)}
-        every.append(_("Failures: %(failed)s of the %(ended)s jobs that ended in a minute.") % words)
+        every.append(_("Lost runs: none was begun anew in the last hour."))
+        text = ngettext(
+            "Failures: %(failed)s of the one job that ended in a minute.",
+            "Failures: %(failed)s of the %(ended)s jobs that ended in a minute.",
+            done + failed,
+        )
+        every.append(text % words)
     every.append(_("Dead letters: none."))
     if "schedules" in found:
         every.append(_("Schedules: %s, and none is overdue or cannot fire.") % found["schedules"]["total"])

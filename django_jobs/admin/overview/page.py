@@ -75,7 +75,7 @@ def overview(request: HttpRequest) -> Overview:
     if asked and "depths" in found:
         found["tiles"], found["queues"] = queues.tiles(asked), queues.lines(asked)
     if asked:
-        found["concerns"] = concerns(asked)
+        found["concerns"], found["well"] = concerns(asked)
     if not late and asked and "depths" in found and "workers" in found and not found["concerns"]:
         found["looked_at"] = looked_at(asked)
     if asked and "rates" in found:

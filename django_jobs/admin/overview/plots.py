@@ -28,15 +28,21 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Lines over the same parts of a time. `parts`: what each is called; `marks`: those named below it, by their place."""
+    """Lines over the same parts of a time. `parts`: what each is called; `marks`: those named below it, by their place.
+
+    `unit`: what its values are, in words that stand above it. `written`: how values are said; `scaled`: how those of the
+    scale are, if otherwise.
+    """
 
     name: str
     title: str
     about: str
+    unit: str
     lines: Sequence[Line]
     parts: Sequence[str]
     marks: dict[int, str]
     written: Callable[[float | None], str]
+    scaled: Callable[[float | None], str] | None = None
     is_logarithmic: bool = False
     at_least: float = field(default=1.0)
 
@@ -46,10 +52,11 @@ class Plot:
 
     def svg(self) -> SafeString:
         """Return the plot; its title and what it shows come first, for who cannot see it."""
+        said = f"{self.about} {self.unit}: {self._summary()}"
         return format_html(
             '<svg class="dj-plot" viewBox="0 0 {} {}" role="img" aria-labelledby="plot-{} about-{}">'
-            '<title id="plot-{}">{}</title><desc id="about-{}">{} {}</desc>{}{}{}{}</svg>',
-            *(WIDTH, HEIGHT, self.name, self.name, self.name, self.title, self.name, self.about, self._summary()),
+            '<title id="plot-{}">{}</title><desc id="about-{}">{}</desc>{}{}{}{}</svg>',
+            *(WIDTH, HEIGHT, self.name, self.name, self.name, self.title, self.name, said),
             format_html_join("", *self._rules()),
             format_html_join("", *self._times()),
             format_html_join("", '<path class="dj-line dj-line-{}" d="{}"></path>', self._paths()),
@@ -91,7 +98,7 @@ class Plot:
             '<text class="dj-tick" x="{}" y="{}" dy="0.32em" text-anchor="end">{}</text>'
         )
         return text, (
-            (LEFT, WIDTH - RIGHT, at, at, LEFT - 6, at, self.written(tick))
+            (LEFT, WIDTH - RIGHT, at, at, LEFT - 6, at, (self.scaled or self.written)(tick))
             for tick, at in zip(ticks, heights, strict=True)
         )
 

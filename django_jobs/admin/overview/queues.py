@@ -110,7 +110,7 @@ def _line(asked: Asked, queue: QueueDepth) -> dict[str, Any]:
     }
 
 
-def pause_address(request: HttpRequest, kind: str, name: str) -> str:
+def pause_address(request: HttpRequest, kind: str, name: str = "") -> str:
     """Return where a queue or type can be paused, from where one comes back to this page; empty for who may not."""
     if not may_pause(request):
         return ""

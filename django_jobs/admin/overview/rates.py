@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -12,14 +12,17 @@ from django.utils.translation import gettext as _
 from django_jobs.admin import figures, shown
 from django_jobs.admin.overview.asked import Asked
 from django_jobs.admin.overview.plots import Line, Plot, bar
-from django_jobs.measures.counted import Counted
-from django_jobs.measures.rates import SETTLED_AFTER, Bucket, Rates, rates
+from django_jobs.measures.counted import Counted, Quantile
+from django_jobs.measures.rates import MINUTE, SETTLED_AFTER, Bucket, Rates, rates
+from django_jobs.models.stat import CLASSES
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # How far the marks below a plot are apart, in seconds, for each width of its parts.
 MARKS = {60: 900, 600: 7200, 1200: 14_400, 7200: 86_400}
 # What has run for so many seconds of a part that is not over yet says enough of it.
 ENOUGH = 120
+# Stands in a plot for what took longer than the last class that has an end.
+BEYOND = 2 * CLASSES[-1]
 
 
 def read(asked: Asked) -> Rates:
@@ -33,19 +36,20 @@ def shown_part(asked: Asked) -> dict[str, Any]:
     return {
         "since": found.since,
         "is_cut": found.is_cut,
-        "plots": _plots(plot, series, found.at),
+        "plots": _plots(plot, series, found.at, asked.span.width),
         "mishaps_plot": plot(
             name="mishaps-plot",
             title=_("Irregularities"),
-            about=_("Repeats, lease expirations, lost leases and slots missed, an hour."),
+            about=_("Repeats, lease expirations, lost leases and slots missed."),
+            unit=_("number in each %s") % _length(asked.span.width),
             lines=[
-                Line(label, kind, _each(series, found.at, name, 3600))
+                Line(label, kind, [getattr(part.counted, name) for part in series])
                 for label, kind, name, _meaning in _mishap_kinds()
             ],
             written=_rate,
         ),
         "totals": _totals(found.total),
-        "mishaps": _mishaps(found),
+        "mishaps": _mishaps(found.total),
         "attempts": _attempts(found.total),
     }
 
@@ -55,25 +59,33 @@ def _over(series: list[Bucket], width: int) -> Callable[..., Plot]:
     clocks = [(_local(part.since), _local(part.until)) for part in series]
     return partial(
         Plot,
-        parts=[f"{formatted(since, 'D H:i')} - {formatted(until, 'H:i')}" for since, until in clocks],
+        parts=[f"{formatted(since, 'D Y-m-d H:i')} - {formatted(until, 'H:i')}" for since, until in clocks],
         marks=_marks([since for since, _until in clocks], width),
     )
 
 
-def _plots(plot: Callable[..., Plot], series: list[Bucket], at: datetime) -> list[Plot]:
+def _length(width: int) -> str:
+    return _("minute") if width == MINUTE else figures.length(timedelta(seconds=width))
+
+
+def _plots(plot: Callable[..., Plot], series: list[Bucket], at: datetime, width: int) -> list[Plot]:
+    of_each = _("in each %s") % _length(width)
+    averaged = _("runs a minute, on average over %s") % _length(width)
     ended = [(_("done"), "good", "done"), (_("to run again"), "wait", "retried"), (_("failed"), "bad", "unsuccessful")]
     return [
         plot(
             name="throughput",
             title=_("Throughput"),
-            about=_("Runs that ended, a minute."),
-            lines=[Line(label, kind, _each(series, at, name, 60)) for label, kind, name in ended],
+            about=_("Runs that ended."),
+            unit=_("runs a minute") if width == MINUTE else averaged,
+            lines=[Line(label, kind, _a_minute(series, at, name)) for label, kind, name in ended],
             written=_rate,
         ),
         plot(
             name="failures",
             title=_("Failure and retry rate"),
             about=_("Jobs that failed of those that ended, and runs that have to be tried again of all."),
+            unit=_("share of those that ended %s") % of_each,
             lines=[
                 Line(_("failed"), "bad", [part.counted.failure_rate for part in series]),
                 Line(_("to run again"), "wait", [part.counted.retry_rate for part in series]),
@@ -85,30 +97,34 @@ def _plots(plot: Callable[..., Plot], series: list[Bucket], at: datetime) -> lis
             name="waits",
             title=_("Wait"),
             about=_("How long jobs waited from when they were due until they were claimed."),
+            unit=_("at most, %s") % of_each,
             lines=_durations(series, "wait"),
-            written=figures.seconds,
+            written=_bound,
+            scaled=figures.seconds,
             is_logarithmic=True,
         ),
         plot(
             name="runs",
             title=_("Run time"),
             about=_("How long runs took."),
+            unit=_("at most, %s") % of_each,
             lines=_durations(series, "run"),
-            written=figures.seconds,
+            written=_bound,
+            scaled=figures.seconds,
             is_logarithmic=True,
         ),
     ]
 
 
-def _each(series: list[Bucket], at: datetime, name: str, seconds: int) -> list[float | None]:
-    """Return how many there were in each part for so many seconds of it, or of what of it has passed."""
+def _a_minute(series: list[Bucket], at: datetime, name: str) -> list[float | None]:
+    """Return how many there were in each part for a minute of it, or of what of it has passed."""
     return [
-        getattr(part.counted, name) * seconds / (min(part.until, at) - part.since).total_seconds() for part in series
+        getattr(part.counted, name) * MINUTE / (min(part.until, at) - part.since).total_seconds() for part in series
     ]
 
 
 def _durations(series: list[Bucket], of: str) -> list[Line]:
-    return [Line(name, name, [_seconds(part.counted, of, share) for part in series]) for name, share in SHARES.items()]
+    return [Line(name, name, [_at_most(part.counted, of, share) for part in series]) for name, share in SHARES.items()]
 
 
 def _is_settled(part: Bucket, at: datetime) -> bool:
@@ -116,9 +132,18 @@ def _is_settled(part: Bucket, at: datetime) -> bool:
     return part.until <= at - SETTLED_AFTER or (at - part.since).total_seconds() >= ENOUGH
 
 
-def _seconds(counted: Counted, of: str, share: float) -> float | None:
-    found = getattr(counted, of)(share)
-    return None if found is None else float(found.seconds)
+def _at_most(counted: Counted, of: str, share: float) -> float | None:
+    """Return the end of a percentile's class; of the last, which has none, a value beyond the plot."""
+    found: Quantile | None = getattr(counted, of)(share)
+    if found is None:
+        return None
+    return BEYOND if found.high is None else found.high
+
+
+def _bound(value: float | None) -> str:
+    if value is None:
+        return shown.NOTHING
+    return figures.quantile(Quantile(CLASSES[-1], None) if value == BEYOND else Quantile(0.0, value))
 
 
 def _rate(value: float | None) -> str:
@@ -168,15 +193,11 @@ def _mishap_kinds() -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _mishaps(found: Rates) -> list[dict[str, str]]:
-    lines = []
-    for label, kind, name, meaning in _mishap_kinds():
-        count = getattr(found.total, name)
-        hourly = figures.number(count / found.hours, 1 if count else 0)
-        lines.append(
-            {"label": label, "kind": kind, "number": figures.number(count), "hourly": hourly, "meaning": meaning}
-        )
-    return lines
+def _mishaps(total: Counted) -> list[dict[str, str]]:
+    return [
+        {"label": label, "kind": kind, "number": figures.number(getattr(total, name)), "meaning": meaning}
+        for label, kind, name, meaning in _mishap_kinds()
+    ]
 
 
 def _attempts(total: Counted) -> list[dict[str, Any]]:

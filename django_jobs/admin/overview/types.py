@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from django_jobs.admin.overview.queues import pause_address
 from django_jobs.admin.overview.rates import SHARES
 from django_jobs.admin.paging import first_rows
 from django_jobs.admin.strands import LAST_ENDED
-from django_jobs.measures.counted import Counted
+from django_jobs.measures.counted import Counted, Quantile
 from django_jobs.measures.rates import Rates
 from django_jobs.models import Job, Pause
 from django_jobs.models.clock import for_row
@@ -45,8 +46,11 @@ def still_dead(asked: Asked) -> StillDead | None:
     return StillDead(numbers, sum(numbers.values()) >= DEAD_READ)
 
 
-def _p95(found: Any) -> float:
-    return 0.0 if found is None else float(found.seconds)
+def _p95(found: Quantile | None) -> float:
+    """Return what it is ordered by: those of the last class, which has no end, come before all others."""
+    if found is None:
+        return 0.0
+    return math.inf if found.high is None else found.high
 
 
 _ORDERS: dict[str, Callable[[str, Counted], Any]] = {
@@ -68,6 +72,8 @@ def lines(asked: Asked) -> dict[str, Any]:
     return {
         "types": [_line(asked, name, counted, pauses.get(name)) for name, counted in chosen[:SHOWN]],
         "more_types": max(0, len(chosen) - SHOWN),
+        # Of one that has not run yet, and so has no row.
+        "pause_url": pause_address(asked.request, Pause.Kind.TYPE),
     }
 
 
