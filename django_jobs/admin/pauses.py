@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from django_jobs import options, pausable, pauses
 from django_jobs.admin import shown
+from django_jobs.admin.addresses import address
 from django_jobs.admin.nav import may_pause
 from django_jobs.admin.paused_schedules import paused_schedules
 from django_jobs.admin.pausing import ResumingAdmin, back_to, said
@@ -162,10 +163,13 @@ class PauseAdmin(ResumingAdmin):
     """Pauses are added and deleted, by the functions for it; there is nothing to be changed in one."""
 
     form = PauseForm
-    list_display = ("paused", "state", "why_", "by_", "since", "ends")
+    list_display = ("paused", "state", "why_", "by_", "since", "ends", "resume_")
     list_display_links = None
     ordering = ("kind", "name")
     actions = ["delete_selected"]
+
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        return self.list_display if may_pause(request) else self.list_display[:-1]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may_pause(request)
@@ -238,3 +242,12 @@ class PauseAdmin(ResumingAdmin):
     @admin.display(description=gettext_lazy("ends"))
     def ends(self, found: Any) -> str:
         return _("when resumed") if found.until is None else shown.age(found.until, found.clock)
+
+    @admin.display(description="")
+    def resume_(self, found: Any) -> str:
+        if found.until is not None and found.until <= found.clock:
+            return ""
+        return format_html(
+            '<button type="submit" class="button" formaction="{}" name="pause" value="{} {}">{}</button>',
+            address("django_jobs_pause_resume"), found.kind, found.name, _("Resume"),
+        )  # fmt: skip

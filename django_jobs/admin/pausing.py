@@ -111,6 +111,13 @@ def _end(row: Any) -> str:
     return format_html(_("until {}"), until(row)) if row.until else _("until it is resumed")
 
 
+def form_address(request: HttpRequest, kind: str, name: str) -> str:
+    """Return where this queue or type is paused, with an end or without one, to come back here; empty for who may not."""
+    if not may_pause(request):
+        return ""
+    return address("django_jobs_pause_add", query={"kind": kind, "called": name, "next": request.path})
+
+
 def back_to(request: HttpRequest, otherwise: str) -> str:
     """Return the page of ours that a form or link names as the one to come back to."""
     url = request.POST.get("next") or request.GET.get("next") or ""
@@ -129,7 +136,10 @@ class ResumingAdmin(QueueAdmin):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
+        # In the list of pauses all rows are in one form, and the button says which of them is meant.
         kind, name = request.POST.get("kind", ""), request.POST.get("name", "").replace("\x00", "")
+        if "pause" in request.POST:
+            kind, _space, name = request.POST["pause"].replace("\x00", "").partition(" ")
         rows = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name)
         with transaction.atomic(using=rows.db):
             ended = rows.in_force().first()
