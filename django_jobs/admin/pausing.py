@@ -102,6 +102,14 @@ def holding(request: HttpRequest, held_by: Sequence[Any]) -> str:
     return format_html("{} {}.", _("Paused:"), format_html_join(", ", "{} {} {}", lines))
 
 
+def links(request: HttpRequest, held_by: Sequence[Any]) -> str:
+    """Return a link to each pause that holds a job whose sentence says the rest; empty for who may see none."""
+    if not sees(request, Pause) or not held_by:
+        return ""
+    lines = ((address("django_jobs_pause_change", row.pk), said(row)) for row in held_by)
+    return format_html("{} {}", _("Paused:"), format_html_join(", ", '<a href="{}">{}</a>', lines))
+
+
 def _link(request: HttpRequest, row: Any) -> str:
     url = address("django_jobs_pause_change", row.pk) if sees(request, Pause) else ""
     return format_html('<a href="{}">{}</a>', url, shown.name(row.name)) if url else shown.name(row.name)
