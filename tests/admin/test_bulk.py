@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -93,6 +94,8 @@ def test_a_second_tab_is_told_of_the_same_that_is_under_way_and_led_there(site: 
 def test_the_form_asks_for_a_reason_and_refuses_what_cannot_be_used(site: Site) -> None:
     make(site.alias, 1, "ready")
     asked = ask(site, "move", state="due")
+    assert re.search(r'<label[^>]* class="required"[^>]*>Why', asked.content.decode())
+    assert 'placeholder="needed, for the record"' in asked.content.decode()
     for values in ({"why": "", "queue": "a"}, {"queue": ""}, {"queue": "a,b"}, {"queue": "a", "per_minute": "0"}):
         answer = confirm(site, asked, **values)
         assert answer.status_code == 200
