@@ -42,8 +42,9 @@ class BulkActAdmin(QueueAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         carriers = bulk.carriers(jobs_alias()).filter(pk=OuterRef("job_id"))
-        found: QuerySet[Any] = super().get_queryset(request)
-        return found.annotate(is_carried=Exists(carriers), is_begun=Exists(carriers.running()))
+        marks = {"is_carried": Exists(carriers), "is_begun": Exists(carriers.running())}
+        found: QuerySet[Any] = super().get_queryset(request).annotate(**marks)
+        return found
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return sees(request, BulkAct)

@@ -80,8 +80,7 @@ class PauseForm(_Form):
         max_length=255,
         widget=NameInput(attrs={"class": "vTextField"}),
         help_text=gettext_lazy(
-            "Of a queue, or of a type as the list of jobs shows it, like shop.jobs.send_receipt. Those that are known are "
-            "suggested."
+            "Of a queue, or of a type as the list of jobs shows it. Those that are known are suggested."
         ),
     )
     # Of a name that nothing has: which one it is that is meant all the same.
@@ -93,7 +92,16 @@ class PauseForm(_Form):
         model = Pause
         fields = ("kind", "until", "why")
         widgets = {"why": forms.TextInput(attrs={"class": "vTextField"})}
-        help_texts = {"until": gettext_lazy("Instead of a choice above.")}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Here, for the zone is that of whose page it is.
+        midnight = _tomorrow()
+        lasts: Any = self.fields["lasts"]
+        lasts.choices = [(key, f"{label} {midnight:%Z}" if key == TOMORROW else label) for key, label in LASTS]
+        if "until" in self.fields:
+            zone = timezone.get_current_timezone_name()
+            self.fields["until"].help_text = _("Instead of a choice above. In the time zone %s.") % zone
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
@@ -153,6 +161,10 @@ def _doubts(kind: str, name: str, known: pausable.Known) -> Iterator[str]:
 def _end(lasts: str) -> float | datetime | None:
     if lasts != TOMORROW:
         return float(lasts) if lasts else None
+    return _tomorrow()
+
+
+def _tomorrow() -> datetime:
     today = database_now(jobs_alias()).astimezone(timezone.get_current_timezone())
     day = (today + timedelta(days=1)).date()
     return datetime.combine(day, time(), timezone.get_current_timezone())

@@ -87,7 +87,7 @@ def _shown(row: Any, resume_url: str) -> InForce:
 
 def until(row: Any) -> str:
     """Return the minute in which a pause ends; the exact time is the tooltip of how far that is."""
-    minute, far = shown.exact(row.until)[:16], shown.age(row.until, row.clock)
+    minute, far = shown.minute(row.until), shown.age(row.until, row.clock)
     return format_html('<span class="nowrap">{}</span> <span class="quiet nowrap">({})</span>', minute, far)
 
 

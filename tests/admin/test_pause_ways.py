@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 import django_jobs
 from django_jobs.models import Pause, Schedule
 from tests.admin.conftest import As
 from tests.admin.schedules import make, page, page_of
-from tests.admin.site import Site, messages
+from tests.admin.site import Site, messages, text
 from tests.app.jobs import nothing
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
@@ -51,6 +53,18 @@ def test_a_row_of_the_list_of_pauses_has_a_button_that_resumes_it_alone(site: Si
     answer = site.client.post(button[1], {"pause": button[2], "action": "", "index": "0"}, follow=True)
     assert messages(answer) == ["Resumed: queue mail."]
     assert Pause.objects.using(site.alias).get().kind == "type"
+
+
+def test_the_zone_of_a_pauses_end_is_named_in_the_form_and_where_it_is_in_force(site: Site) -> None:
+    shop = "Asia/Tokyo"
+    with timezone.override(shop):
+        form = text(site.client.get(f"{LIST}add/"))
+    assert "until tomorrow, 00:00 JST" in form
+    assert "In the time zone Asia/Tokyo." in form
+    assert "send_receipt" not in form
+    django_jobs.pause(queue="default", until=datetime(2126, 1, 2, 3, 4, tzinfo=UTC))
+    site.make()
+    assert "until 2126-01-02 03:04 UTC" in text(site.list(queue="default"))
 
 
 def test_who_may_only_look_at_pauses_has_no_button_in_a_row(as_user: As) -> None:
