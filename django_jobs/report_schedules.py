@@ -44,7 +44,8 @@ def schedules(
             continue
         if len(found) == limit:
             break
-        held_by = "" if broken else holding.said(holding.holding(schedule, pauses))
+        # Of one that is ok a pause ends before its next run, which its reason says.
+        held_by = "" if broken or condition.state == "ok" else holding.said(holding.holding(schedule, pauses))
         row = _unreadable(name, condition) if broken else _row(schedule, condition, now, count, shown_in)
         found.append({**row, "held_by": held_by})
     return found

@@ -52,8 +52,8 @@ def unserved(job: Any, live: Sequence[Worker], before: str) -> str:
                 len(claiming), number=len(claiming),
             )  # fmt: skip
         case Job.Parked.SUSPECT:
-            words = {"why": _suspicion(job), "ahead": _suspects_ahead(job)}
-            return _("; it is to be run alone, since %(why)s; %(ahead)s before it", **words)
+            words = {"why": _suspicion(job), "ahead": _suspects_ahead(job), "running": _suspects_running(job)}
+            return _("; it is to be run alone, since %(why)s; %(ahead)s before it%(running)s", **words)
     if busy := _busy(job, claiming):
         words = {"before": before, "busy": busy, "ahead": _ahead(job)}
         return _("%(before)s; %(busy)s, and %(ahead)s before it in its queue", **words)
@@ -111,3 +111,10 @@ def _suspects_ahead(job: Job) -> str:
     suspects = Job.objects.using(job._state.db).filter(parked=Job.Parked.SUSPECT, run_at__lte=Clock())
     waiting = suspects.filter(earlier)[:AHEAD_LIMIT].count()
     return ngettext("1 suspect is", "%(number)s suspects are", waiting, number=_counted(waiting))
+
+
+def _suspects_running(job: Job) -> str:
+    runs = Job.objects.using(job._state.db).running().filter(suspect=True)[:AHEAD_LIMIT].count()
+    if not runs:
+        return ""
+    return ngettext(", and 1 runs alone now", ", and %(number)s run alone now", runs, number=_counted(runs))

@@ -375,6 +375,8 @@ def test_a_suspect_says_why_it_is_one_and_how_many_are_before_it(engine: Engine)
     rows.update(run_at=Now() + timedelta(hours=1), losses=1)
     assert "is due in 60 min; the last run ended as 'died': it died; it is to be run alone." in jobs[0].explain()
     assert jobs[1].explain().endswith("; 0 suspects are before it.")
+    rows.update(status="running", locked_by="w:2", locked_until=Now(), suspect=True, parked=None)
+    assert jobs[1].explain().endswith("; 0 suspects are before it, and 1 runs alone now.")
 
 
 def test_a_suspect_that_runs_says_that_it_runs_alone_and_one_that_is_dead_why(engine: Engine) -> None:

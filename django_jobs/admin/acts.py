@@ -25,6 +25,7 @@ from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobDoesNotExist, StateConflict
 from django_jobs.models import Job, find
 from django_jobs.queue import operate
+from django_jobs.queue.sought import numbered
 from django_jobs.texts import translated
 
 REFUSALS_SHOWN = 10
@@ -58,14 +59,15 @@ class ActsAdmin(WhyAdmin):
 
     @admin.action(description=gettext_lazy("Requeue selected %(verbose_name_plural)s"), permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
-        if (asked := self._asked_on_list(request, "requeue")) is not None:
-            self._carry_out(request, asked)
-        return None
+        return self._confirmed_on_list(request, "requeue")
 
     @admin.action(description=gettext_lazy("Cancel selected %(verbose_name_plural)s"), permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
-        if (asked := self._asked_on_list(request, "cancel")) is not None:
-            if "confirmed" not in request.POST:
+        return self._confirmed_on_list(request, "cancel")
+
+    def _confirmed_on_list(self, request: HttpRequest, act: str) -> HttpResponse | None:
+        if (asked := self._asked_on_list(request, act)) is not None:
+            if self._is_to_be_confirmed(request, asked):
                 return self._confirmation(request, asked, back=request.get_full_path())
             self._carry_out(request, asked)
         return None
@@ -94,21 +96,37 @@ class ActsAdmin(WhyAdmin):
             raise PermissionDenied
         page = self.url_of("change", job_id)
         asked = Asked(act, [job_id], why_of(request), request.POST.get("as_seen"))
-        if act == "cancel" and "confirmed" not in request.POST:
-            return self._confirmation(request, asked, back=page)
-        if request.method != "POST":
+        if act != "cancel" and request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
+        if self._is_to_be_confirmed(request, asked):
+            return self._confirmation(request, asked, back=page)
         self._carry_out(request, asked)
         return HttpResponseRedirect(page)
 
     # Both.
 
+    def _is_to_be_confirmed(self, request: HttpRequest, asked: Asked) -> bool:
+        """Tell whether a person is asked once more: of a cancel, and of a requeue of what has succeeded."""
+        if "confirmed" in request.POST:
+            return False
+        if asked.act == "cancel":
+            return True
+        ids = [found for job_id in asked.ids for found in numbered(str(job_id))]
+        return self.get_queryset(request).filter(pk__in=ids, status=Job.Status.DONE).exists()
+
     def _confirmation(self, request: HttpRequest, asked: Asked, back: str) -> HttpResponse:
         found = self.get_queryset(request).filter(pk__in=asked.ids).order_by("pk").defer(*HEAVY)
         jobs = beside.with_calls(beside.with_held(found))
+        title = (
+            ngettext("Run a job again?", "Run %(number)d jobs again?", len(jobs))
+            if asked.act == "requeue"
+            else ngettext("Cancel a job?", "Cancel %(number)d jobs?", len(jobs))
+        )
         context = {
             **self.admin_site.each_context(request),
-            "title": ngettext("Cancel a job?", "Cancel %(number)d jobs?", len(jobs)) % {"number": len(jobs)},
+            "title": title % {"number": len(jobs)},
+            "act": asked.act,
+            "as_seen": asked.as_seen,
             "opts": self.opts,
             "media": self.media,
             "rows": [{"job": job, "name": name(job.type), "state": badge(job, job.clock)} for job in jobs],
@@ -118,7 +136,7 @@ class ActsAdmin(WhyAdmin):
             "checkbox": ACTION_CHECKBOX_NAME,
             "back": back,
         }
-        return TemplateResponse(request, "admin/django_jobs/job/cancel.html", context)
+        return TemplateResponse(request, "admin/django_jobs/job/confirm.html", context)
 
     def _carry_out(self, request: HttpRequest, asked: Asked) -> None:
         """Do it to one job after the other, in the order of their ids, and say what became of each."""

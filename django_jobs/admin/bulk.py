@@ -25,7 +25,7 @@ from django_jobs.admin.nav import may_bulk, sees
 from django_jobs.admin.why import WHY_LIMIT, recorded, why_of
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import InvalidJob, JobDoesNotExist, StateConflict
-from django_jobs.models import BulkAct, Worker
+from django_jobs.models import BulkAct, Job, Worker
 from django_jobs.queue.bulk_acts import fits, under_way
 from django_jobs.queue.sought import Sought
 from django_jobs.texts import foreign, kept_text, translated
@@ -41,8 +41,9 @@ class BulkActAdmin(QueueAdmin):
         js = ["django_jobs/bulk.js"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        carried = Exists(bulk.carriers(jobs_alias()).filter(pk=OuterRef("job_id")))
-        found: QuerySet[Any] = super().get_queryset(request).annotate(is_carried=carried)
+        carriers = bulk.carriers(jobs_alias()).filter(pk=OuterRef("job_id"))
+        marks = {"is_carried": Exists(carriers), "is_begun": Exists(carriers.running())}
+        found: QuerySet[Any] = super().get_queryset(request).annotate(**marks)
         return found
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
@@ -158,6 +159,7 @@ class BulkActAdmin(QueueAdmin):
             "bar": bulk_shown.bar(act),
             "progress": bulk_shown.progress(act),
             "outlook": bulk_shown.outlook(act),
+            "afterwards": bulk_shown.afterwards(act) if sees(request, Job) and list_address(Sought()) else [],
             "facts": _facts(act),
             "refusals": [(shown.job_link(job_id), kept_text(*why)) for job_id, *why in act.refusals],
             "more_refusals": act.refused - len(act.refusals),

@@ -40,6 +40,7 @@ def _queue(value: str) -> None:
 class BulkForm(forms.Form):
     """Asks for what the act needs. `token` is what makes one act of what is sent twice."""
 
+    required_css_class = "required"
     token = forms.UUIDField(widget=forms.HiddenInput)
     queue = forms.CharField(
         label=_("To the queue"), max_length=100, validators=[_queue], widget=QueueInput(attrs={"class": "vTextField"})
@@ -50,7 +51,11 @@ class BulkForm(forms.Form):
         help_text=_("They finished within IDEMPOTENCY_WINDOW: without them the same enqueue would run again."),
     )
     why = forms.CharField(
-        label=_("Why"), max_length=WHY_LIMIT, widget=forms.TextInput(attrs={"class": "vTextField", "autofocus": True})
+        label=_("Why"),
+        max_length=WHY_LIMIT,
+        widget=forms.TextInput(
+            attrs={"class": "vTextField", "autofocus": True, "placeholder": _("needed, for the record")}
+        ),
     )
     per_minute = forms.IntegerField(
         label=_("At most, a minute"),

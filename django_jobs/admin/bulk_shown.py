@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,11 +11,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs.admin.asked import STATE_LABELS
+from django_jobs.admin.asked import STATE_LABELS, list_address
 from django_jobs.admin.figures import capped, length, number
 from django_jobs.engines import jobs_alias
 from django_jobs.explain import explain
 from django_jobs.models import BulkAct, Job, find
+from django_jobs.models.clock import from_row
 from django_jobs.queue.bulk_acts import states
 from django_jobs.queue.sought import WAITING, Sought
 
@@ -102,6 +104,8 @@ def state(act: Any) -> tuple[str, str]:
     """Return where an act, marked as carried or not, is: as a word for style sheets and in the words of people."""
     if act.state in BulkAct.UNDER_WAY and not act.is_carried:
         return "stopped", _("stopped")
+    if act.state == BulkAct.State.WAITING and act.is_begun:
+        return BulkAct.State.RUNNING.value, str(BulkAct.State.RUNNING.label)  # its job runs, before its first step
     return act.state, act.get_state_display()
 
 
@@ -157,6 +161,30 @@ def progress(act: BulkAct) -> str:
     return ", ".join(parts)
 
 
+def afterwards(act: BulkAct) -> list[tuple[str, str]]:
+    """Return the lists in which the jobs are that an act has come to, once it is done, each a label and an address.
+
+    By what the filter says of them beside their state and error, which they no longer have.
+    """
+    if act.state != BulkAct.State.DONE or not act.done or act.act == BulkAct.Act.DELETE:
+        return []
+    alike = replace(
+        Sought.from_json(act.sought), state="", worker="", parked="", error="", line="", since=None, until=None
+    )
+    if act.act == BulkAct.Act.MOVE:
+        return [(_("the queue %s") % act.queue, list_address(replace(alike, queue=act.queue)))]
+    since = from_row(act.created_at, str(act._state.db))
+    ended = ("done", "dead-letters") if act.act == BulkAct.Act.REQUEUE else ("cancelled",)
+    waiting = ("due", "running", "retries") if act.act == BulkAct.Act.REQUEUE else ()
+    return [
+        *(
+            (_("%s since then") % STATE_LABELS[state], list_address(replace(alike, state=state, since=since)))
+            for state in ended
+        ),
+        *((str(STATE_LABELS[state]), list_address(replace(alike, state=state))) for state in waiting),
+    ]
+
+
 def outlook(act: Any) -> str:
     """Say how fast it goes and how long that may take, or why it does not go on."""
     if act.state not in BulkAct.UNDER_WAY:
@@ -166,7 +194,7 @@ def outlook(act: Any) -> str:
         why = _("its job is gone.") if found is None else explain(found).translated()
         return _("It does not go on by itself: %s") % why
     if act.stepped_at is None or act.began_at is None:
-        return "" if found is None else explain(found)
+        return "" if found is None or act.is_begun else explain(found)
     return _going(act)
 
 

@@ -117,11 +117,12 @@ class JobLists(QueueAdmin):
     @admin.display(description=gettext_lazy("state and last error"))
     def state(self, job: Any) -> str:
         reason, line = shown.reason(job), shown.last_line(job.error_end)
+        quiet = " dj-past" if job.status == Job.Status.DONE else ""  # the run that followed has succeeded
         return format_html(
             '{} <span class="quiet">{}</span>{}',
             shown.badge(job, job.clock),
             reason,
-            format_html('<div class="dj-error" title="{}">{}</div>', line, line) if line else "",
+            format_html('<div class="dj-error{}" title="{}">{}</div>', quiet, line, line) if line else "",
         )
 
     @admin.display(description=gettext_lazy("when, and attempt"))

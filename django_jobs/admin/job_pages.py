@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_jobs import redact, registry
-from django_jobs.admin import shown, timeline, tracebacks, zoned
+from django_jobs.admin import pausing, shown, timeline, tracebacks, zoned
 from django_jobs.admin.addresses import address
 from django_jobs.admin.asked import list_address
 from django_jobs.admin.job_edits import EditsAdmin
@@ -48,7 +48,8 @@ class JobPages(EditsAdmin):
         if not self.has_view_permission(request, job):
             raise PermissionDenied
         around = Around.read(job._state.db)
-        job.held = bool(around.pauses_of(job))
+        held_by = around.pauses_of(job) if job.status == Job.Status.READY else []
+        job.held = bool(held_by)
         # As the lines of its history have it.
         job.clock_text = from_row(job.clock, job._state.db).isoformat()
         seen = redact.job(job)
@@ -62,6 +63,7 @@ class JobPages(EditsAdmin):
             "job": job,
             "state": shown.badge(job, job.clock),
             "explanation": sentence(job, around),
+            "pauses": pausing.links(request, held_by),
             **self._acts_upon(request, job),
             "why_limit": WHY_LIMIT,
             "as_seen": version(job),
@@ -166,7 +168,13 @@ def _effect(effect: Effect, linked: bool) -> str:
 def _times(job: Any) -> list[tuple[str, str]]:
     """Return all times of a job, the earliest first."""
     fields = [field for field in job._meta.fields if isinstance(field, DateTimeField)]
-    known = [(getattr(job, field.name), field.verbose_name) for field in fields if getattr(job, field.name) is not None]
+    again = job.first_started_at is not None and job.first_started_at < job.run_at
+    labels = {"run_at": _("due again at")} if again else {}
+    known = [
+        (getattr(job, field.name), labels.get(field.name, field.verbose_name))
+        for field in fields
+        if getattr(job, field.name) is not None
+    ]
     return [(str(name), shown.moment(at, job.clock)) for at, name in sorted(known, key=itemgetter(0))]
 
 

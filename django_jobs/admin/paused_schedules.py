@@ -25,17 +25,20 @@ def paused_schedules(request: HttpRequest) -> dict[str, Any] | None:
     found = list(
         rows.values("pk", "name", "clock", "state__paused_at", "state__paused_by", "state__paused_why")[: SHOWN + 1]
     )
+    may_resume = request.user.has_perm("django_jobs.change_schedule")
     return {
-        "lines": [_line(row) for row in found[:SHOWN]],
+        "lines": [_line(row, may_resume) for row in found[:SHOWN]],
+        "may_resume": may_resume,
         "has_more": len(found) > SHOWN,
         "url": address("django_jobs_schedule_changelist"),
     }
 
 
-def _line(row: dict[str, Any]) -> dict[str, str]:
+def _line(row: dict[str, Any], may_resume: bool) -> dict[str, str]:
     return {
         "name": shown.schedule_link(row["pk"], row["name"]),
         "why": row["state__paused_why"] or shown.NOTHING,
         "by": row["state__paused_by"] or shown.NOTHING,
         "since": shown.age(row["state__paused_at"], row["clock"]),
+        "resume_url": address("django_jobs_schedule_resume", row["pk"]) if may_resume else "",
     }

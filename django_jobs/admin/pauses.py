@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from django_jobs import options, pausable, pauses
 from django_jobs.admin import shown
+from django_jobs.admin.addresses import address
 from django_jobs.admin.nav import may_pause
 from django_jobs.admin.paused_schedules import paused_schedules
 from django_jobs.admin.pausing import ResumingAdmin, back_to, said
@@ -79,8 +80,7 @@ class PauseForm(_Form):
         max_length=255,
         widget=NameInput(attrs={"class": "vTextField"}),
         help_text=gettext_lazy(
-            "Of a queue, or of a type as the list of jobs shows it, like shop.jobs.send_receipt. Those that are known are "
-            "suggested."
+            "Of a queue, or of a type as the list of jobs shows it. Those that are known are suggested."
         ),
     )
     # Of a name that nothing has: which one it is that is meant all the same.
@@ -92,7 +92,16 @@ class PauseForm(_Form):
         model = Pause
         fields = ("kind", "until", "why")
         widgets = {"why": forms.TextInput(attrs={"class": "vTextField"})}
-        help_texts = {"until": gettext_lazy("Instead of a choice above.")}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Here, for the zone is that of whose page it is.
+        midnight = _tomorrow()
+        lasts: Any = self.fields["lasts"]
+        lasts.choices = [(key, f"{label} {midnight:%Z}" if key == TOMORROW else label) for key, label in LASTS]
+        if "until" in self.fields:
+            zone = timezone.get_current_timezone_name()
+            self.fields["until"].help_text = _("Instead of a choice above. In the time zone %s.") % zone
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
@@ -152,6 +161,10 @@ def _doubts(kind: str, name: str, known: pausable.Known) -> Iterator[str]:
 def _end(lasts: str) -> float | datetime | None:
     if lasts != TOMORROW:
         return float(lasts) if lasts else None
+    return _tomorrow()
+
+
+def _tomorrow() -> datetime:
     today = database_now(jobs_alias()).astimezone(timezone.get_current_timezone())
     day = (today + timedelta(days=1)).date()
     return datetime.combine(day, time(), timezone.get_current_timezone())
@@ -162,10 +175,13 @@ class PauseAdmin(ResumingAdmin):
     """Pauses are added and deleted, by the functions for it; there is nothing to be changed in one."""
 
     form = PauseForm
-    list_display = ("paused", "state", "why_", "by_", "since", "ends")
+    list_display = ("paused", "state", "why_", "by_", "since", "ends", "resume_")
     list_display_links = None
     ordering = ("kind", "name")
     actions = ["delete_selected"]
+
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        return self.list_display if may_pause(request) else self.list_display[:-1]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may_pause(request)
@@ -238,3 +254,12 @@ class PauseAdmin(ResumingAdmin):
     @admin.display(description=gettext_lazy("ends"))
     def ends(self, found: Any) -> str:
         return _("when resumed") if found.until is None else shown.age(found.until, found.clock)
+
+    @admin.display(description="")
+    def resume_(self, found: Any) -> str:
+        if found.until is not None and found.until <= found.clock:
+            return ""
+        return format_html(
+            '<button type="submit" class="button" formaction="{}" name="pause" value="{} {}">{}</button>',
+            address("django_jobs_pause_resume"), found.kind, found.name, _("Resume"),
+        )  # fmt: skip

@@ -87,7 +87,7 @@ def _shown(row: Any, resume_url: str) -> InForce:
 
 def until(row: Any) -> str:
     """Return the minute in which a pause ends; the exact time is the tooltip of how far that is."""
-    minute, far = shown.exact(row.until)[:16], shown.age(row.until, row.clock)
+    minute, far = shown.minute(row.until), shown.age(row.until, row.clock)
     return format_html('<span class="nowrap">{}</span> <span class="quiet nowrap">({})</span>', minute, far)
 
 
@@ -102,6 +102,14 @@ def holding(request: HttpRequest, held_by: Sequence[Any]) -> str:
     return format_html("{} {}.", _("Paused:"), format_html_join(", ", "{} {} {}", lines))
 
 
+def links(request: HttpRequest, held_by: Sequence[Any]) -> str:
+    """Return a link to each pause that holds a job whose sentence says the rest; empty for who may see none."""
+    if not sees(request, Pause) or not held_by:
+        return ""
+    lines = ((address("django_jobs_pause_change", row.pk), said(row)) for row in held_by)
+    return format_html("{} {}", _("Paused:"), format_html_join(", ", '<a href="{}">{}</a>', lines))
+
+
 def _link(request: HttpRequest, row: Any) -> str:
     url = address("django_jobs_pause_change", row.pk) if sees(request, Pause) else ""
     return format_html('<a href="{}">{}</a>', url, shown.name(row.name)) if url else shown.name(row.name)
@@ -109,6 +117,13 @@ def _link(request: HttpRequest, row: Any) -> str:
 
 def _end(row: Any) -> str:
     return format_html(_("until {}"), until(row)) if row.until else _("until it is resumed")
+
+
+def form_address(request: HttpRequest, kind: str, name: str) -> str:
+    """Return where this queue or type is paused, with an end or without one, to come back here; empty for who may not."""
+    if not may_pause(request):
+        return ""
+    return address("django_jobs_pause_add", query={"kind": kind, "called": name, "next": request.path})
 
 
 def back_to(request: HttpRequest, otherwise: str) -> str:
@@ -129,7 +144,10 @@ class ResumingAdmin(QueueAdmin):
             raise PermissionDenied
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
+        # In the list of pauses all rows are in one form, and the button says which of them is meant.
         kind, name = request.POST.get("kind", ""), request.POST.get("name", "").replace("\x00", "")
+        if "pause" in request.POST:
+            kind, _space, name = request.POST["pause"].replace("\x00", "").partition(" ")
         rows = Pause.objects.using(jobs_alias()).filter(kind=kind, name=name)
         with transaction.atomic(using=rows.db):
             ended = rows.in_force().first()

@@ -90,7 +90,7 @@ class ScheduleActsAdmin(WhyAdmin):
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         self._carry_out(request, act, numbered(str(schedule_id)))
-        return HttpResponseRedirect(address("django_jobs_schedule_change", schedule_id))
+        return HttpResponseRedirect(pausing.back_to(request, address("django_jobs_schedule_change", schedule_id)))
 
     # Both.
 

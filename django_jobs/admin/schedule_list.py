@@ -122,8 +122,12 @@ def condition(schedule: Any, now: datetime, pauses: Sequence[Any]) -> status.Con
 
 
 def why(found: status.Condition) -> str:
-    """Return why a schedule is in its state; which pauses hold its jobs is said apart."""
-    return str(_("Its jobs are made, and wait.")) if found.state == "held" else found.reason
+    """Return why a schedule is in its state; which pauses there are of its jobs is said apart."""
+    if found.state == "held":
+        return str(_("Its jobs are made, and wait."))
+    if found.state == "ok" and found.reason:
+        return str(_("The pause ends before its next run, and touches none."))
+    return found.reason
 
 
 def pauses_of(request: HttpRequest, schedule: Schedule, pauses: Sequence[Any]) -> str:

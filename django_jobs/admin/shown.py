@@ -31,6 +31,12 @@ def exact(moment: datetime) -> str:
     return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d} {local:%Z}".rstrip()
 
 
+def minute(moment: datetime) -> str:
+    """Return the minute of a time, with the zone whose clock shows it."""
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return f"{local:%Y-%m-%d %H:%M} {local:%Z}".rstrip()
+
+
 def age(moment: datetime | None, clock: datetime) -> str:
     """Return how far a moment is from the database's clock, with the exact time as a tooltip."""
     if moment is None:

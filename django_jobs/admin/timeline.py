@@ -134,7 +134,14 @@ def _waits(found: Told, job: Any) -> None:
         found.until(job.run_at, runs, "scheduled")
     else:
         found.until(max(job.run_at, found.at), runs, "scheduled")
-        found.until(job.clock, runs, "due")
+        found.until(job.clock, runs, _what_for(job))
+
+
+def _what_for(job: Any) -> str:
+    """Return what a job that is due waits for, as its sentence says: a pause holds a suspect, too."""
+    if getattr(job, "held", False):
+        return "held"
+    return "alone" if job.parked == Job.Parked.SUSPECT else "due"
 
 
 def _moment(line: dict[str, Any], clock: datetime) -> datetime | None:
@@ -203,6 +210,8 @@ def names() -> dict[str, str]:
     return {
         "scheduled": _("waited for its time"),
         "due": _("due, waits for a worker"),
+        "held": _("due, held by a pause"),
+        "alone": _("due, waits to be run alone"),
         "waiting": _("waited"),
         "running": _("runs"),
         "done": _("done"),

@@ -34,7 +34,7 @@ STATES: tuple[State, ...] = ("ok", "overdue", "held", "paused", "broken", "orpha
 
 
 class Condition(NamedTuple):
-    """The state of a schedule, and in a sentence why; empty when it is ok."""
+    """The state of a schedule, and in a sentence why; when it is ok only of a pause that ends in time."""
 
     state: State
     reason: str = ""
@@ -68,9 +68,21 @@ def condition(schedule: Schedule, now: datetime, pauses: Sequence[Any] = ()) -> 
     due = state.next_run_at or state.wake_at
     if due is not None and (late := now - from_row(due, alias_of(schedule))) > OVERDUE:
         return Condition("overdue", _overdue(state, late))
-    if held_by := holding(schedule, pauses):
-        return Condition("held", _("Its jobs are made, and wait: %s.", pauses_said(held_by)))
+    held_by = holding(schedule, pauses)
+    if reaching := [pause for pause in held_by if _reaches(pause, state, due, alias_of(schedule))]:
+        return Condition("held", _("Its jobs are made, and wait: %s.", pauses_said(reaching)))
+    if held_by:
+        return Condition(
+            "ok", _("No run of it is touched, for this ends before the next one: %s.", pauses_said(held_by))
+        )
     return Condition("ok")
+
+
+def _reaches(pause: Any, state: ScheduleState, due: datetime | None, alias: str) -> bool:
+    """Tell whether a pause goes on until the next run; a slot that waits for the job before may come at any time."""
+    if pause.until is None or due is None or state.pending_slot:
+        return True
+    return from_row(pause.until, alias) > from_row(due, alias)
 
 
 def unreadable(error: Exception) -> Condition:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from django.urls import reverse
 
 from django_jobs.admin.jobs import JobAdmin
 from django_jobs.models import Worker
+from django_jobs.queue.seen import version
 from tests.admin.conftest import As
 from tests.admin.site import Site, messages, text
 
@@ -14,7 +16,7 @@ pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 ENDED = ("done", "failed", "dead", "cancelled")
 
 
-@pytest.mark.parametrize("status", ENDED)
+@pytest.mark.parametrize("status", ENDED[1:])
 def test_a_job_that_ended_is_requeued_from_its_page(site: Site, status: str) -> None:
     job = site.make(status)
     answer = site.act_on_page("requeue", job, why="the service is back")
@@ -48,6 +50,32 @@ def test_a_waiting_job_is_cancelled_from_its_page_after_it_was_confirmed(site: S
     assert messages(answer) == [f"Job {job.pk} was cancelled."]
     assert (job.refresh().status, job.cancel_reason) == ("cancelled", "by ada: a double")
     assert site.log() == [(str(job.pk), site.user, "Cancelled: a double")]
+
+
+def confirm(site: Site, answer: Any, url: str) -> Any:
+    """Send what the page of a confirmation asks for."""
+    assert "Yes, run again" in text(answer)
+    fields = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]+)"', answer.content.decode())
+    return site.client.post(url, {name: value for name, value in fields if name != "csrfmiddlewaretoken"}, follow=True)
+
+
+def test_a_job_that_is_done_is_requeued_after_it_was_confirmed(site: Site) -> None:
+    job = site.make("done")
+    url = reverse("admin:django_jobs_job_requeue", args=[job.pk])
+    answer = site.act_on_page("requeue", job, as_seen=version(job.refresh()))
+    assert "Run a job again?" in text(answer)
+    assert (job.refresh().status, site.log()) == ("done", [])
+    assert messages(confirm(site, answer, url)) == [f"Job {job.pk} was requeued."]
+    assert job.refresh().status == "ready"
+    assert messages(confirm(site, answer, url)) == [f"Job {job.pk} waits; it can be requeued when it has ended."]
+
+
+def test_selected_jobs_of_which_one_is_done_are_requeued_after_they_were_confirmed(site: Site) -> None:
+    done, dead = site.make("done"), site.make("dead")
+    answer = site.act_on_list("requeue", done, dead)
+    assert "Run 2 jobs again?" in text(answer)
+    assert (done.refresh().status, dead.refresh().status) == ("done", "dead")
+    assert messages(site.act_on_list("requeue", done, dead, confirmed="yes")) == ["2 jobs were requeued."]
 
 
 def test_a_running_job_is_asked_to_stop(site: Site) -> None:

@@ -147,8 +147,9 @@ def test_permissions_are_those_of_archived_jobs(
     site = as_user(*codenames)
     job = old(site, engine)
     assert (page(site, job.pk).status_code == 200) is sees
-    answer = site.client.post(reverse(REQUEUE, args=[job.pk]))
-    assert answer.status_code == (302 if acts else 403)
+    url = reverse(REQUEUE, args=[job.pk])
+    assert site.client.post(url).status_code == (200 if acts else 403)  # it is done: that is asked once more
+    assert site.client.post(url, {"confirmed": "yes"}).status_code == (302 if acts else 403)
     assert (Job.objects.using(site.alias).count() == 1) is acts
     if sees:
         assert ('id="requeue"' in page(site, old(site, engine).pk).content.decode()) is acts

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from html import unescape
 from typing import Any
 from uuid import uuid4
 
@@ -93,6 +95,8 @@ def test_a_second_tab_is_told_of_the_same_that_is_under_way_and_led_there(site: 
 def test_the_form_asks_for_a_reason_and_refuses_what_cannot_be_used(site: Site) -> None:
     make(site.alias, 1, "ready")
     asked = ask(site, "move", state="due")
+    assert re.search(r'<label[^>]* class="required"[^>]*>Why', asked.content.decode())
+    assert 'placeholder="needed, for the record"' in asked.content.decode()
     for values in ({"why": "", "queue": "a"}, {"queue": ""}, {"queue": "a,b"}, {"queue": "a", "per_minute": "0"}):
         answer = confirm(site, asked, **values)
         assert answer.status_code == 200
@@ -272,6 +276,47 @@ def test_cancelled_and_resumed_from_its_page_each_is_kept_in_the_log(
     assert messages(press("resume")) == [f"Act {act.pk} is done; there is nothing left of it."]
     assert statuses(site.alias, ids) == ["ready"] * 10
     assert [said for _, _, said in site.log()[1:]] == ["Cancelled: lunch", "Resumed: lunch"]
+
+
+def test_the_page_of_an_act_that_is_done_leads_to_what_became_of_its_jobs(site: Site) -> None:
+    ids = make(site.alias, 3, queue="mail")
+    sought = Sought(state="dead-letters", queue="mail", error="away")
+    act = carry_out(begin(sought=sought))
+    rows = Job.objects.using(site.alias)
+    rows.filter(pk=ids[0]).update(status="done", finished_at=Now())
+    rows.filter(pk=ids[1]).update(status="dead", finished_at=Now())
+    rows.create(type="other", payload={}, queue="mail", status="done", finished_at=Now() - timedelta(hours=1))
+    page = site.client.get(reverse("admin:django_jobs_bulkact_change", args=[act.pk])).content.decode()
+    links = re.findall(r'<a href="([^"]*)">([^<]*)</a>', page.partition('id="afterwards"')[2].partition("</p>")[0])
+    found = {}
+    for url, label in links:
+        listed = site.client.get(unescape(url)).context["cl"].result_list
+        found[label] = [job.pk for job in listed]
+    assert found == {
+        "done since then": [ids[0]], "dead letters (dead or failed) since then": [ids[1]], "due": [ids[2]],
+        "running": [], "retries": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("act", "leads"), [("cancel", "cancelled since then"), ("move", "the queue slow"), ("delete", "")]
+)
+def test_the_other_acts_lead_to_what_they_left(site: Site, act: str, leads: str) -> None:
+    make(site.alias, 1, "ready")
+    done = carry_out(begin(act, Sought(state="due"), queue="slow" if act == "move" else ""))
+    assert [label for label, _url in bulk_shown.afterwards(done)] == ([leads] if leads else [])
+
+
+def test_an_act_whose_job_runs_is_not_said_to_wait(site: Site) -> None:
+    make(site.alias, 1)
+    act = begin()
+    url = reverse("admin:django_jobs_bulkact_change", args=[act.pk])
+    assert "waiting 0 done" in text(site.client.get(url))
+    Job.objects.using(site.alias).filter(pk=act.job_id).update(status="running", locked_by="w:1", locked_until=Now())
+    shown = text(site.client.get(url)).partition("What was asked for")[0]
+    assert "running 0 done" in shown
+    assert "Runs for" not in shown
+    assert "waiting" not in shown
 
 
 def test_an_act_that_stopped_says_why_and_offers_to_go_on(site: Site) -> None:

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from django_jobs.models import Effect, Job, Worker
-from django_jobs.models.clock import Clock
+from django_jobs.models.clock import Clock, database_now
 from tests.admin.conftest import As
 from tests.admin.site import Site, text
 
@@ -193,3 +193,13 @@ def test_who_may_not_view_jobs_sees_none(as_user: As) -> None:
     assert site.client.get(reverse("admin:django_jobs_job_change", args=[job.pk])).status_code == 403
     assert site.act_on_page("requeue", job).status_code == 403
     assert job.refresh().status == "dead"
+
+
+def test_a_due_time_after_the_first_start_is_said_to_be_that_of_another_run(site: Site) -> None:
+    now = database_now(site.alias)
+    first = site.make("done", run_at=now, first_started_at=now, last_started_at=now)
+    again = site.make("done", run_at=now, first_started_at=now - timedelta(hours=1), last_started_at=now)
+    assert "Due at" in text(site.page(first))
+    times = text(site.page(again)).partition("Times")[2]
+    assert "Due again at" in times
+    assert times.index("First started") < times.index("Due again at")

@@ -349,3 +349,10 @@ def test_a_list_that_takes_too_long_says_so_when_it_is_read_and_when_an_act_is_a
         assert answer.status_code == 503
         assert "The database did not answer" in text(answer)
     assert job.refresh().status == "dead"
+
+
+def test_the_last_error_of_a_job_that_is_done_is_quiet(site: Site) -> None:
+    site.make("done", last_error="The worker process died.")
+    assert 'class="dj-error dj-past" title="The worker process died."' in site.list().content.decode()
+    site.make("dead", last_error="OSError: away")
+    assert 'class="dj-error" title="OSError: away"' in site.list().content.decode()

@@ -228,7 +228,7 @@ def test_paused_schedules_are_listed_with_who_paused_them_why_and_since_when(
     shown = site.client.get(LIST).content.decode().partition('id="paused-schedules"')[2].partition("</section>")[0]
     nobody, somebody = (unescape(text(line)) for line in re.findall("<tr>.*?</tr>", shown)[-2:])
     assert nobody.startswith(f"nightly 1 {NOTHING} {NOTHING} ")
-    assert re.fullmatch(r"nightly 2 <b>holidays</b> eve 0(\.\d)? s ago", somebody)
+    assert re.fullmatch(r"nightly 2 <b>holidays</b> eve 0(\.\d)? s ago Resume", somebody)
     assert f'href="{reverse("admin:django_jobs_schedule_change", args=[made[2].pk])}"' in shown
     monkeypatch.setattr(paused_schedules, "SHOWN", 2)
     shown = text(site.client.get(LIST))

@@ -10,6 +10,7 @@ import pytest
 from django.db.models.functions import Now
 
 import django_jobs
+from django_jobs import report_schedules
 from django_jobs.models import Job, Pause, Schedule
 from tests.admin.conftest import As
 from tests.admin.front import front
@@ -39,7 +40,7 @@ def test_a_schedule_whose_jobs_a_pause_holds_is_said_to_be_held_wherever_its_sta
     site: Site, paused: dict[str, str]
 ) -> None:
     found = well(site, queue="" if paused == {"queue": "default"} else "mail")
-    django_jobs.pause(**paused, until=1800)
+    django_jobs.pause(**paused, until=6 * 3600)
     ((kind, name),) = paused.items()
     link = f'href="/admin/django_jobs/pause/{Pause.objects.using(site.alias).get().pk}/change/"'
     for shown, part in (
@@ -47,7 +48,7 @@ def test_a_schedule_whose_jobs_a_pause_holds_is_said_to_be_held_wherever_its_sta
         (front(site), "schedules"),
         (page(site, found), "content"),
     ):
-        held = rf"held Its jobs are made, and wait\. Paused: {kind} {name} until \d{{4}}-[^.]* \( in 30 min \) \."
+        held = rf"held Its jobs are made, and wait\. Paused: {kind} {name} until \d{{4}}-[^.]* \( in 6 h \) \."
         assert re.search(held, read(shown, part))
         assert link in (shown if isinstance(shown, str) else shown.content.decode())
     django_jobs.resume(**paused)
@@ -90,3 +91,17 @@ def test_run_now_says_that_a_pause_holds_the_job_until_when_and_which(site: Site
     )
     assert "( in 30 min )" in text(str(message))
     assert f"/admin/django_jobs/pause/{Pause.objects.using(site.alias).get().pk}/change/" in str(message)
+
+
+def test_a_pause_that_ends_before_the_next_run_holds_nothing_and_that_is_said(site: Site) -> None:
+    found = well(site)
+    django_jobs.pause(type=nothing, until=1800)
+    for shown, part in ((site.client.get(LIST), "result_list"), (page(site, found), "content")):
+        said = "ok The pause ends before its next run, and touches none. Paused: type tests."
+        assert said in read(shown, part)
+        assert "held" not in read(shown, part).partition("What it is going to do")[0]
+    (row,) = report_schedules.schedules(limit=5)
+    assert (row["state"], row["held_by"]) == ("ok", "")
+    assert row["reason"].startswith("No run of it is touched, for this ends before the next one: the type")
+    state(found, pending_slot=Now())
+    assert "held Its jobs are made, and wait." in read(site.client.get(LIST), "result_list")

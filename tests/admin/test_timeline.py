@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+import django_jobs
 from django_jobs.admin import timeline
-from django_jobs.models import Job
+from django_jobs.models import Job, Pause
 from tests.admin.site import Site, text
 
 pytestmark = pytest.mark.fast
@@ -123,6 +124,26 @@ def test_the_legend_says_how_often_and_how_long() -> None:
     assert [item["length"] for item in drawn["legend"]] == [
         "due, waits for a worker, 15 min", "waited, 42 min", "2 × failed, 3 min"  # noqa: RUF001 - times
     ]  # fmt: skip
+
+
+def test_what_it_waits_for_is_what_its_sentence_says() -> None:
+    found = job("ready", run_at=at(45), suspect=True, parked="suspect")
+    assert told(found)[-1] == ("alone", 45, 60)
+    found.held = True
+    assert told(found)[-1] == ("held", 45, 60)
+    drawn = timeline.drawn(found, [])
+    assert drawn is not None
+    assert drawn["legend"][-1]["length"] == "due, held by a pause, 15 min"
+
+
+@pytest.mark.django_db(databases="__all__")
+def test_the_page_of_a_paused_job_leads_to_the_pause(site: Site) -> None:
+    django_jobs.pause(queue="default")
+    page = site.page(site.make(created_at=T, run_at=at(1)))
+    assert "due, held by a pause" in text(page)
+    assert "Paused: queue default" in text(page)
+    assert f"/admin/django_jobs/pause/{Pause.objects.using(site.alias).get().pk}/change/" in page
+    assert "/pause/" not in site.page(site.make("done")).partition('id="content-main"')[2]
 
 
 @pytest.mark.parametrize(
