@@ -162,20 +162,36 @@ def _ended(state: str) -> str:
     return state if "data-ended" in state else ""
 
 
-@pytest.mark.django_db
-def test_the_web_server_takes_any_port_where_the_usual_one_is_taken_and_no_other_than_the_asked_one() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_the_web_server_takes_any_port_where_the_usual_one_is_taken_and_no_other_than_the_asked_one(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server((address, 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(CommandError, match=f"The port {port} of 127.0.0.1 cannot be had") as refusal:
             web.opened(port)
         assert refusal.value.returncode == 2
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(web, "PORT", port)
-            with web.opened(None) as found:
-                assert found.server_port not in (0, port)
+        monkeypatch.setattr(web, "PORT", port)
+        with web.opened(None) as found, found.serving():
+            assert found.server_port not in (0, port)
     for impossible in (99_999, -1):
         with pytest.raises(CommandError, match="cannot be had"):
             web.opened(impossible)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_a_port_that_another_process_bound_too_is_not_lost_during_the_round(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((address, 0))
+        monkeypatch.setattr(web, "PORT", other.getsockname()[1])
+        with web.opened(None) as server:
+            with pytest.raises(OSError, match="in use"):
+                other.listen()
+            with server.serving(), socket.create_connection(("127.0.0.1", server.server_port), 5):
+                pass
 
 
 def test_a_port_that_cannot_be_had_is_said_before_the_round(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import secrets
 import threading
@@ -26,15 +25,13 @@ LOG = VAR / "demo-web.log"
 
 
 class Server(ThreadedWSGIServer):
-    """Has its port from the start and listens from `serving` on: who comes too early is refused and need not wait."""
+    """Listens from the start and answers from `serving` on.
+
+    A port that is only bound is not had: another process that binds it too, and listens first, takes it away.
+    """
 
     def __init__(self, port: int) -> None:
-        super().__init__((HOST, port), _Handler, bind_and_activate=False)
-        try:
-            self.server_bind()
-        except (OSError, OverflowError):
-            self.server_close()
-            raise
+        super().__init__((HOST, port), _Handler)
         # Django's own handler of style sheets serves them whatever DEBUG is.
         self.set_app(StaticFilesHandler(WSGIHandler()))
 
@@ -44,7 +41,6 @@ class Server(ThreadedWSGIServer):
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        self.server_activate()
         thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         with _errors_to_file():
             thread.start()
@@ -61,15 +57,16 @@ class _Handler(WSGIRequestHandler):
 
 
 def opened(port: int | None) -> Server:
-    """Take the port that is asked for, or the usual one, or where that is taken any that is free."""
+    """Take the port that is asked for, or the usual one, or where that cannot be had any that is free."""
+    if port is None:
+        try:
+            return Server(PORT)
+        except OSError:  # of several kinds: a port may be kept by the system too
+            return Server(0)
     try:
-        return Server(PORT if port is None else port)
+        return Server(port)
     except (OSError, OverflowError) as error:
-        if port is not None:
-            raise CommandError(f"The port {port} of {HOST} cannot be had: {error}", returncode=2) from error
-        if getattr(error, "errno", None) != errno.EADDRINUSE:
-            raise
-    return Server(0)
+        raise CommandError(f"The port {port} of {HOST} cannot be had: {error}", returncode=2) from error
 
 
 def make_admin() -> str:
