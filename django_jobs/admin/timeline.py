@@ -204,7 +204,7 @@ def names() -> dict[str, str]:
         "scheduled": _("waited for its time"),
         "due": _("due, waits for a worker"),
         "waiting": _("waited"),
-        "running": _("runs"),
+        "running": _("running"),
         "done": _("done"),
         "failed": _("failed"),
         "lost": _("lost"),
