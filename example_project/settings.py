@@ -28,6 +28,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",  # each person reads the admin in the language of the browser
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -56,6 +57,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
 
 DJANGO_JOBS = {"PROCESSES": 2, "THREADS": 4, "SHUTDOWN_GRACE": 10}
 
+LANGUAGE_CODE = "en"
+LANGUAGES = [("de", "Deutsch"), ("en", "English")]
 USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"

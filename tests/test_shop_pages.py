@@ -13,6 +13,7 @@ from pytest_django.fixtures import Settings
 
 from django_jobs import Context, Snooze
 from django_jobs.models import Job
+from example_project import settings as project_settings
 from example_project.shop import jobs as shop_jobs
 from example_project.shop.jobs import LABELS_AT_MOST
 from example_project.shop.models import DemoRun, Order, Product, Vendor
@@ -105,6 +106,21 @@ def test_a_jobs_page_shows_its_sentence_and_refreshes_until_it_ended(client: Cli
     assert "data-ended" in page
     assert MARKUP not in page
     assert client.get("/jobs/999999999/").status_code == 404
+
+
+def test_who_asks_for_german_reads_the_admin_in_german_and_the_shop_in_one_language(
+    admin_client: Client, products: list[Product], settings: Settings
+) -> None:
+    settings.MIDDLEWARE, settings.LANGUAGES = project_settings.MIDDLEWARE, project_settings.LANGUAGES
+    job = Job.objects.get(pk=send(admin_client, "broken").url.split("/")[2])
+    german, other = {"Accept-Language": "de-CH,de;q=0.9,en;q=0.5"}, {"Accept-Language": "fr"}
+    address = f"/admin/django_jobs/job/{job.pk}/change/"
+    assert "es läuft kein Worker" in admin_client.get(address, headers=german).content.decode()
+    assert "no worker is running" in admin_client.get(address, headers=other).content.decode()
+    for part in ("", "state/"):
+        assert "no worker is running" in admin_client.get(f"/jobs/{job.pk}/{part}", headers=german).content.decode()
+    refused = admin_client.post("/enqueue/order/", {}, headers=german).content.decode()
+    assert "This field is required." in refused
 
 
 def test_a_job_that_succeeded_in_the_end_shows_what_failed_before(client: Client, products: list[Product]) -> None:

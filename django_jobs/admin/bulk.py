@@ -119,7 +119,7 @@ class BulkActAdmin(QueueAdmin):
             "act": act,
             "verb": bulk_shown.VERBS[kind],
             "effect": bulk_shown.EFFECTS[kind],
-            "meant": bulk_shown.meant(kind, sought),
+            "meant": bulk_shown.meant(kind, sought, found.number),
             "filter": bulk_shown.in_words(sought),
             "number": found.number,
             "is_capped": found.is_capped,

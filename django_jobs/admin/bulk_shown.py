@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_jobs.admin.asked import STATE_LABELS, list_address
 from django_jobs.admin.figures import capped, length, number
@@ -86,12 +86,13 @@ def counted(found: int | None, is_capped: bool) -> str:
     return capped(found, is_capped)
 
 
-def meant(act: str, sought: Sought) -> str:
-    """Say in which states a job has to be that the act means."""
+def meant(act: str, sought: Sought, number: int | None = None) -> str:
+    """Say in which states the jobs have to be that the act means, of which there are so many."""
     found = states(act, sought)
     narrower = _STATUSES.get(sought.state, found)
     labels = [str(Job.Status(status).label) for status in found if status in narrower]
-    return _("jobs that are %s") % _(" or ").join(labels)
+    are = ngettext("job that is %s", "jobs that are %s", 2 if number is None else number)
+    return are % _(" or ").join(labels)
 
 
 def title(act: Any) -> str:

@@ -55,7 +55,7 @@ class ScheduleActsAdmin(WhyAdmin):
     def pause(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         self._on_list(request, "pause")
 
-    @admin.action(description=gettext_lazy("Resume selected %(verbose_name_plural)s"), permissions=["change"])
+    @admin.action(description=gettext_lazy("Resume selected schedules"), permissions=["change"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         self._on_list(request, "resume")
 

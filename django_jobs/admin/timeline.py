@@ -213,7 +213,7 @@ def names() -> dict[str, str]:
         "held": _("due, held by a pause"),
         "alone": _("due, waits to be run alone"),
         "waiting": _("waited"),
-        "running": _("runs"),
+        "running": _("running"),
         "done": _("done"),
         "failed": _("failed"),
         "lost": _("lost"),

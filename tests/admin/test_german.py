@@ -56,6 +56,16 @@ def test_a_jobs_page_and_what_is_said_of_an_act_are_german(site: Site) -> None:
     assert messages(answer) == [f"Job {job.pk} wurde neu eingereiht."]
 
 
+def test_one_job_is_one_and_a_schedule_is_resumed_not_ended_in_german(site: Site) -> None:
+    site.make("dead")
+    asked = {"act": "requeue", "state": "dead"}
+    page = text(site.client.get(reverse("admin:django_jobs_bulkact_add"), asked, headers=GERMAN))
+    assert "1 Job im Zustand aufgegeben" in page
+    schedules.make(site, "nightly")
+    page = text(site.client.get(reverse("admin:django_jobs_schedule_changelist"), headers=GERMAN))
+    assert "Ausgewählte Zeitpläne fortsetzen" in page
+
+
 def test_numbers_and_plurals_of_lists_are_german(site: Site, engine: Engine) -> None:
     for _number in range(2):
         site.make("dead")

@@ -199,7 +199,7 @@ def test_keys_beyond_those_that_are_looked_up_are_said_to_be_left_out(
     assert ids(answer) == [jobs["B"].pk, jobs["A"].pk]
     assert "2 or more jobs" in text(answer)
     assert "2 or more" in text(site.client.get(reverse(BULK), {"act": "cancel", "key": "order:"}))
-    assert "1 jobs that are" in text(site.client.get(reverse(BULK), {"act": "cancel", "key": "order:c"}))
+    assert "1 job that is" in text(site.client.get(reverse(BULK), {"act": "cancel", "key": "order:c"}))
 
 
 @pytest.mark.parametrize(
