@@ -28,7 +28,9 @@ PASTE = 'DATABASES["{}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE", "timeou
 @register("django_jobs")
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     hint = "See docs/settings.md for the keys, their units and defaults."
-    return [Error(fault, hint=hint, id="django_jobs.E001") for fault in _bad_settings() or _wrong_around(conf.conf().around)]
+    return [
+        Error(fault, hint=hint, id="django_jobs.E001") for fault in _bad_settings() or _wrong_around(conf.conf().around)
+    ]
 
 
 def _wrong_around(path: str | None) -> list[str]:

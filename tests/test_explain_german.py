@@ -138,11 +138,11 @@ def words(text: str) -> set[str]:
 def test_every_part_of_the_sentence_is_german(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     said = [sentence(job(engine, values), there) for values, there in CASES]
     said.append(explain(job(engine, {})))
+    runs = {"status": "running", "locked_by": "w:1", "last_started_at": NOW, "locked_until": NOW}
+    Job.objects.using(engine.alias).create(type="t", payload={}, suspect=True, **runs)
+    said.append(sentence(job(engine, {**SUSPECT, "run_at": NOW - SECOND}), ONE))
     monkeypatch.setattr(waiting, "AHEAD_LIMIT", 0)
     said.append(sentence(job(engine, LATE), ONE))
-    Job.objects.using(engine.alias).create(
-        type="t", payload={}, status="running", locked_by="w:1", last_started_at=NOW, locked_until=NOW
-    )
     said.append(sentence(job(engine, LATE), around(worker(threads=1))))
     assert known() - {form for text in said for form in forms(text)} == set(), "have a case of it here"
     with override("de"):

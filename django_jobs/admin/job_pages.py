@@ -168,7 +168,7 @@ def _effect(effect: Effect, linked: bool) -> str:
 def _times(job: Any) -> list[tuple[str, str]]:
     """Return all times of a job, the earliest first."""
     fields = [field for field in job._meta.fields if isinstance(field, DateTimeField)]
-    again = job.first_started_at is not None and job.first_started_at < job.run_at
+    again = job.started_at is not None and job.started_at < job.run_at
     labels = {"run_at": _("due again at")} if again else {}
     known = [
         (getattr(job, field.name), labels.get(field.name, field.verbose_name))

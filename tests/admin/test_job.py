@@ -197,8 +197,8 @@ def test_who_may_not_view_jobs_sees_none(as_user: As) -> None:
 
 def test_a_due_time_after_the_first_start_is_said_to_be_that_of_another_run(site: Site) -> None:
     now = database_now(site.alias)
-    first = site.make("done", run_at=now, first_started_at=now, last_started_at=now)
-    again = site.make("done", run_at=now, first_started_at=now - timedelta(hours=1), last_started_at=now)
+    first = site.make("done", run_at=now, started_at=now, last_started_at=now)
+    again = site.make("done", run_at=now, started_at=now - timedelta(hours=1), last_started_at=now)
     assert "Due at" in text(site.page(first))
     times = text(site.page(again)).partition("Times")[2]
     assert "Due again at" in times
