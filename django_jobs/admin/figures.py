@@ -22,6 +22,13 @@ def capped(value: int, is_capped: bool) -> str:
     return _("%s or more") % number(value) if is_capped else number(value)
 
 
+def rate(value: float) -> str:
+    """Return how often something happens: what happens seldom is not said to be nothing."""
+    if 0 < value < 0.05:
+        return _("under %s") % number(0.1, 1)
+    return number(value, 0 if value >= 10 or value == int(value) else 1)
+
+
 def share(value: float | None) -> str:
     """Return a share as a percentage: one that is not nothing is not said to be."""
     if value is None:

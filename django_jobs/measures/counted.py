@@ -51,6 +51,11 @@ class Counted:
         return self.failed + self.dead
 
     @property
+    def ended(self) -> int:
+        """Runs and waits that ended, however."""
+        return self.done + self.unsuccessful + self.retried + self.cancelled + self.stopped
+
+    @property
     def failure_rate(self) -> float | None:
         """The share of jobs that ended as `failed` or `dead` in those that ended so or as `done`; None without any."""
         return _share(self.unsuccessful, self.done + self.unsuccessful)

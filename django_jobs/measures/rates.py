@@ -64,7 +64,8 @@ class Bucket:
 class Rates:
     """What ended from `since` to `at`, by the database's clock in UTC.
 
-    The last bucket is not full yet. Missing are what running processes did in the last seconds, and what killed ones did in
+    `total`, `types` and `series` are of all queues or of the one that was asked for; the others are always of all. The last
+    bucket is not full yet. Missing are what running processes did in the last seconds, and what killed ones did in
     theirs. `minute`: what ended in each queue in the last minute that is complete, which began at `minute_at`. `is_cut`: the
     span has more rows than are read, and only what is newer than `since` is counted. `repeats_in_hour`: those of the
     last hour, whatever the span.
@@ -90,8 +91,8 @@ class _Row(NamedTuple):
     vector: Sequence[float]
 
 
-def rates(alias: str, span: Span, now: datetime) -> Rates:
-    """Add up what ended in a span that ends `now`, the database's time, in one query.
+def rates(alias: str, span: Span, now: datetime, queue: str | None = None) -> Rates:
+    """Add up what ended in a span that ends `now`, the database's time, in one query; of one queue if it is given.
 
     A span of so many seconds begins with a whole bucket, so it is shorter than asked for by less than one.
     """
@@ -108,13 +109,16 @@ def rates(alias: str, span: Span, now: datetime) -> Rates:
     buckets = {minute: (minute - since) // timedelta(seconds=span.width) for minute in {row.minute for row in rows}}
     # Each row is added up once, and the few sums are then what all others are made of.
     parts = _grouped(((buckets[row.minute], row.queue, row.type), row.vector) for row in rows)
-    cells = _grouped((key[1:], vector) for key, vector in parts.items())
+    queues = _grouped((name, vector) for (_place, name, _type), vector in parts.items())
+    if queue is not None:
+        parts = {key: vector for key, vector in parts.items() if key[1] == queue}
+    types = _grouped((job_type, vector) for (_place, _queue, job_type), vector in parts.items())
     return Rates(
         since=since,
         at=now,
-        total=counted(added(cells.values())),
-        queues=_named(_grouped((queue, vector) for (queue, _type), vector in cells.items())),
-        types=_named(_grouped((job_type, vector) for (_queue, job_type), vector in cells.items())),
+        total=counted(added(types.values())),
+        queues=_named(queues),
+        types=_named(types),
         series=_series(_grouped((key[0], vector) for key, vector in parts.items()), since, now, span.width),
         minute=_named(_grouped((row.queue, row.vector) for row in last)),
         minute_at=full,

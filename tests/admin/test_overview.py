@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils.timezone import override
 
 import django_jobs
-from django_jobs.admin.overview import health, page, queues, types, workers
+from django_jobs.admin.overview import dead, health, page, queues, workers
 from django_jobs.engines.base import Engine
 from django_jobs.models import Job, Schedule, ScheduleState, Stat, Worker
 from django_jobs.models.clock import database_now
@@ -66,10 +66,11 @@ def test_what_waits_and_runs_in_each_queue_equals_sql(site: Site) -> None:
     rows = Job.objects.using(site.alias)
     for queue in ("mail", "default"):
         of = rows.filter(queue=queue)
-        _name, due, oldest, running, later, parked, *_rest = cells(shown, f'data-queue="{queue}"')
+        _name, due, oldest, running, later, parked, dead_letters, *_rest = cells(shown, f'data-queue="{queue}"')
         assert int(due) == of.due().count()
         assert int(later) == of.ready().filter(parked=None, run_at__gt=Now()).count()
         assert int(running) == of.running().count()
+        assert int(dead_letters) == of.dead_letters().count()
         assert oldest == "5 min"
         assert parked == ("1 , suspects: 1" if queue == "mail" else "0")
     assert int(tile(shown, "due")) == rows.due().count() == 6
@@ -96,18 +97,15 @@ def test_what_ended_in_a_minute_and_in_the_span_equals_sql(site: Site) -> None:
         stat(site, minutes, done=1000 + minutes, failed=2, dead=3, retried=7, repeats=2, attempts=[5, 2, 1])
         stat(site, minutes, queue="default", type="u", done=10)
     shown = front(site)
-    assert cells(shown, 'data-queue="mail"')[6:8] in (
-        ["1,000", "5 dead letters"],
-        ["1,001", "5 dead letters"],
-        ["1,002", "5 dead letters"],
-    )  # by when in a minute it is
+    # By when in a minute it is.
+    assert cells(shown, 'data-queue="mail"')[7:9] in (["1,000", "5"], ["1,001", "5"], ["1,002", "5"])
     stats = Stat.objects.using(site.alias)
     for span, hours in (("1h", 1), ("24h", 24)):
         shown = front(site, span=span)
         done = stats.filter(type="t", minute__gt=Now() - timedelta(hours=hours)).aggregate(found=Sum("done"))["found"]
         row = cells(shown, 'data-type="t"')
         assert row[1] == f"{done:,}"
-        assert re.search(rf"Repeats {'8' if span == '1h' else '10'} Lease", text(shown))
+        assert re.search(rf"Repeats {'8' if span == '1h' else '10 0.4'} Lease", text(shown))
         assert [row[2].split()[0], row[4]] == (["20", "28"] if span == "1h" else ["25", "35"])
     assert re.search(r"Jobs ended in attempt 1 25 6[23]", text(shown))
     assert "As of " in text(shown)
@@ -145,12 +143,35 @@ def test_what_failed_in_the_span_and_is_still_dead_is_counted_and_leads_to_just_
     assert cells(front(site, span="24h"), 'data-type="shop.bad"')[2] == "40 still dead: 3"
 
 
+def test_what_was_done_is_shown_of_one_queue_and_links_within_it(site: Site) -> None:
+    stat(site, 5, type="shop.both", done=10, dead=3, repeats=1, runs=[0] * 9 + [10])
+    stat(site, 5, type="shop.both", queue="slow", done=1, waits=[0] * 14 + [1])
+    stat(site, 5, type="shop.other", queue="slow", done=7)
+    for queue in ("mail", "slow"):
+        site.make("dead", type="shop.both", queue=queue)
+    assert 'aria-current="true">all queues</a>' in front(site)
+    assert cells(front(site), 'data-type="shop.both"')[1:3] == ["11", "3 still dead: 2"]
+    shown = front(site, queue="mail", span="24h")
+    assert 'aria-current="true">mail</a>' in shown
+    assert re.findall(r'data-type="(.*?)"', shown) == ["shop.both"]
+    row = cells(shown, 'data-type="shop.both"')
+    assert (row[1:3], row[8]) == (["10", "3 still dead: 1"], "≤ 1 s")
+    [url] = re.findall(r'<a href="([^"]*)"[^>]*>still dead: 1</a>', shown)
+    assert [job.queue for job in site.client.get(unescape(url)).context["cl"].result_list] == ["mail"]
+    assert "Types in the queue mail, last 24 h" in text(shown)
+    assert 'data-queue="slow"' in shown, "what waits is of all queues"
+    assert cells(front(site, queue="slow"), 'data-type="shop.both"')[5:8] == ["≤ 60 s"] * 3
+    assert "Nothing ended in this time." in front(site, queue="no\x00queue")
+
+
 def test_where_more_died_than_is_read_their_number_may_be_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(types, "DEAD_READ", 2)
+    monkeypatch.setattr(dead, "READ", 2)
     stat(site, 5, type="shop.bad", dead=40)
     for _ in range(3):
         site.make("dead", type="shop.bad")
-    assert cells(front(site), 'data-type="shop.bad"')[2] == "40 still dead: 2 or more"
+    shown = front(site)
+    assert cells(shown, 'data-type="shop.bad"')[2] == "40 still dead: 2 or more"
+    assert cells(shown, 'data-queue="default"')[6] == "2 or more"
 
 
 def test_today_is_what_ended_since_midnight_in_the_time_zone_of_the_page(site: Site, settings: Any) -> None:
@@ -239,7 +260,7 @@ def test_plots_say_their_unit_and_irregularities_are_counted_in_whole(site: Site
         shown = front(site, span=span)
         units = re.findall(r'class="quiet dj-unit">([^<]*)<', shown)
         assert (len(units), units[0], units[-1]) == (5, average, each)
-    assert re.search(r"Repeats 2 Lease", text(shown))
+    assert re.search(r"Repeats 2 under 0.1 Lease", text(shown))
     assert sum(map(int, re.findall(r"^repeats: (\d+)", shown, re.M))) == 2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_jobs.admin.overview import queues, types
+from django_jobs.admin.overview import dead, queues
 from django_jobs.engines.base import Engine
 from tests.admin.front import front
 from tests.admin.site import Site
@@ -20,7 +20,7 @@ def test_the_overview_reads_what_waits_up_to_its_limit_and_nothing_that_is_done(
     engine: Engine, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queues, "COUNT_LIMIT", 50)
-    monkeypatch.setattr(types, "DEAD_READ", 50)
+    monkeypatch.setattr(dead, "READ", 50)
     fill(engine)
     with watched(engine.alias) as nodes:
         front(site)

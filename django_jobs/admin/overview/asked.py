@@ -39,6 +39,10 @@ class Asked:
         return span_of(self.request)
 
     @property
+    def queue(self) -> str | None:
+        return queue_of(self.request)
+
+    @property
     def span(self) -> Span:
         name = self.span_name
         return span_since(midnight(self.now), self.now) if name == TODAY else SPANS[name]
@@ -47,6 +51,11 @@ class Asked:
 def span_of(request: HttpRequest) -> str:
     name = request.GET.get("span", "")
     return name if name in SPAN_LABELS else next(iter(SPAN_LABELS))
+
+
+def queue_of(request: HttpRequest) -> str | None:
+    """Return the queue of which alone it is to be shown what was done; None for all."""
+    return request.GET.get("queue") or None
 
 
 def sort_of(request: HttpRequest) -> str:

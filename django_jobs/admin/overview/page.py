@@ -10,8 +10,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_jobs.admin.bounded import SECONDS, TooSlow, bounded
 from django_jobs.admin.nav import sees
-from django_jobs.admin.overview import health, queues, rates, schedules, types, workers
-from django_jobs.admin.overview.asked import SPAN_LABELS, Asked, sort_of, span_of
+from django_jobs.admin.overview import dead, health, queues, rates, schedules, types, workers
+from django_jobs.admin.overview.asked import SPAN_LABELS, Asked, queue_of, sort_of, span_of
 from django_jobs.admin.overview.concerns import concerns
 from django_jobs.admin.overview.looked_at import looked_at
 from django_jobs.admin.pausing import in_force
@@ -41,6 +41,7 @@ class Overview:
     late: list[str]
     span: str
     sort: str
+    queue: str | None
 
     refresh = REFRESH_SECONDS
 
@@ -67,7 +68,7 @@ def overview(request: HttpRequest) -> Overview:
         Part("running", _("what runs"), jobs and processes, workers.running),
         Part("schedules", _("schedules"), sees(request, Schedule), schedules.read),
         Part("rates", _("statistics"), jobs, rates.read),
-        Part("still_dead", _("dead letters by type"), jobs, types.still_dead),
+        Part("dead", _("dead letters by queue and type"), jobs, dead.read),
         Part("health", _("the state of the tables"), jobs, health.read),
     ]
     asked, late = _read(request, [part for part in parts if part.may_see])
@@ -82,7 +83,7 @@ def overview(request: HttpRequest) -> Overview:
         found["rates"] = {**rates.shown_part(asked), **types.lines(asked)}
     if asked and "workers" in found:
         found["workers"] = workers.lines(asked)
-    return Overview(asked.now if asked else None, found, late, span_of(request), sort_of(request))
+    return Overview(asked.now if asked else None, found, late, span_of(request), sort_of(request), queue_of(request))
 
 
 def _read(request: HttpRequest, parts: Sequence[Part]) -> tuple[Asked | None, list[str]]:

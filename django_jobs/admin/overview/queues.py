@@ -12,6 +12,7 @@ from django_jobs.admin.addresses import address, jobs_address
 from django_jobs.admin.listing import COUNT_LIMIT
 from django_jobs.admin.nav import may_pause
 from django_jobs.admin.overview.asked import Asked
+from django_jobs.admin.overview.dead import Dead
 from django_jobs.conf import conf
 from django_jobs.engines.depths import Depths, QueueDepth, depths
 from django_jobs.measures.counted import Counted
@@ -67,6 +68,8 @@ def lines(asked: Asked) -> dict[str, Any]:
     rates = asked.found.get("rates")
     if rates:
         names |= set(rates.queues)
+    if dead := asked.found.get("dead"):
+        names |= set(dead.queues)
     names |= {pause.name for pause in asked.found.get("pauses", ()) if pause.kind == Pause.Kind.QUEUE}
     known = {queue.queue: queue for queue in found.queues}
     every = [known.get(name) or QueueDepth(name) for name in sorted(names)]
@@ -104,9 +107,21 @@ def _line(asked: Asked, queue: QueueDepth) -> dict[str, Any]:
         "done": figures.number(minute.done) if minute else "",
         "failed": figures.number(minute.unsuccessful) if minute else "",
         "has_failed": minute.unsuccessful if minute else 0,
-        "dead_url": jobs_address("dead-letters", queue=queue.queue),
+        **_dead(asked, queue.queue),
         "pauses": pauses,
         "pause_url": pause_address(request, Pause.Kind.QUEUE, queue.queue) if not pauses else "",
+    }
+
+
+def _dead(asked: Asked, queue: str) -> dict[str, str]:
+    found: Dead | None = asked.found.get("dead")
+    if found is None:
+        return {"dead": figures.NOTHING, "dead_url": jobs_address("dead-letters", queue=queue)}
+    number = found.queues[queue]
+    # Of one that has none among the newest, older ones may not have been read.
+    return {
+        "dead": figures.capped(number, found.is_cut),
+        "dead_url": jobs_address("dead-letters", queue=queue) if number or found.is_cut else "",
     }
 
 

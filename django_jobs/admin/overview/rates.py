@@ -21,12 +21,13 @@ SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 MARKS = {60: 900, 600: 7200, 1200: 14_400, 7200: 86_400}
 # What has run for so many seconds of a part that is not over yet says enough of it.
 ENOUGH = 120
+QUEUES_OFFERED = 12
 # Stands in a plot for what took longer than the last class that has an end.
 BEYOND = 2 * CLASSES[-1]
 
 
 def read(asked: Asked) -> Rates:
-    return rates(asked.alias, asked.span, asked.now)
+    return rates(asked.alias, asked.span, asked.now, asked.queue)
 
 
 def shown_part(asked: Asked) -> dict[str, Any]:
@@ -35,6 +36,7 @@ def shown_part(asked: Asked) -> dict[str, Any]:
     plot = _over(series, asked.span.width)
     return {
         "since": found.since,
+        "queues": _choices(asked, found),
         "is_cut": found.is_cut,
         "plots": _plots(plot, series, found.at, asked.span.width),
         "mishaps_plot": plot(
@@ -49,9 +51,18 @@ def shown_part(asked: Asked) -> dict[str, Any]:
             written=_rate,
         ),
         "totals": _totals(found.total),
-        "mishaps": _mishaps(found.total),
+        "mishaps": _mishaps(found),
+        "is_long": _is_long(found),
         "attempts": _attempts(found.total),
     }
+
+
+def _choices(asked: Asked, found: Rates) -> list[str]:
+    """Return the queues of which one can be chosen: those in which most ended, and the chosen one."""
+    busiest = sorted(found.queues, key=lambda name: (-found.queues[name].ended, name))[:QUEUES_OFFERED]
+    chosen = {asked.queue} if asked.queue else set()
+    names = sorted({*busiest} | chosen)
+    return names if len(names) > 1 or chosen else []
 
 
 def _over(series: list[Bucket], width: int) -> Callable[..., Plot]:
@@ -147,9 +158,7 @@ def _bound(value: float | None) -> str:
 
 
 def _rate(value: float | None) -> str:
-    if value is None:
-        return shown.NOTHING
-    return figures.number(value, 0 if value >= 10 or value == int(value) else 1)
+    return shown.NOTHING if value is None else figures.rate(value)
 
 
 def _local(moment: datetime) -> datetime:
@@ -167,14 +176,13 @@ def _marks(starts: list[datetime], width: int) -> dict[int, str]:
 
 def _totals(total: Counted) -> list[tuple[str, str, str]]:
     """Return label, number and what it is a share of."""
-    ended = total.done + total.unsuccessful + total.retried + total.cancelled + total.stopped
     return [
         (_("done"), figures.number(total.done), ""),
         (_("failed"), figures.number(total.unsuccessful), figures.share(total.failure_rate)),
         (_("to run again"), figures.number(total.retried), figures.share(total.retry_rate)),
         (_("cancelled"), figures.number(total.cancelled), ""),
         (_("stopped"), figures.number(total.stopped), ""),
-        (_("runs in all"), figures.number(ended), ""),
+        (_("runs in all"), figures.number(total.ended), ""),
     ]
 
 
@@ -193,11 +201,23 @@ def _mishap_kinds() -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _mishaps(total: Counted) -> list[dict[str, str]]:
+def _mishaps(found: Rates) -> list[dict[str, str]]:
+    hours = (found.at - found.since).total_seconds() / 3600
     return [
-        {"label": label, "kind": kind, "number": figures.number(getattr(total, name)), "meaning": meaning}
+        {
+            "label": label,
+            "kind": kind,
+            "number": figures.number(number := getattr(found.total, name)),
+            "an_hour": figures.rate(number / hours) if _is_long(found) else "",
+            "meaning": meaning,
+        }
         for label, kind, name, meaning in _mishap_kinds()
     ]
+
+
+def _is_long(found: Rates) -> bool:
+    """Tell whether how often something happened in an hour says more than how often in all."""
+    return found.at - found.since > timedelta(hours=1)
 
 
 def _attempts(total: Counted) -> list[dict[str, Any]]:

@@ -1,49 +1,24 @@
-"""Which types fail, and how quick they are; and how many of those that failed are still dead letters."""
+"""Which types fail, and how quick they are."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count
 from django.utils.translation import gettext as _
 
 from django_jobs.admin import figures, shown
 from django_jobs.admin.addresses import jobs_address
 from django_jobs.admin.overview.asked import Asked, sort_of
+from django_jobs.admin.overview.dead import Dead
 from django_jobs.admin.overview.plots import bar
 from django_jobs.admin.overview.queues import pause_address
 from django_jobs.admin.overview.rates import SHARES
-from django_jobs.admin.paging import first_rows
-from django_jobs.admin.strands import LAST_ENDED
 from django_jobs.measures.counted import Counted, Quantile
-from django_jobs.measures.rates import Rates
-from django_jobs.models import Job, Pause
-from django_jobs.models.clock import for_row
+from django_jobs.models import Pause
 
 SHOWN = 50
-DEAD_READ = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class StillDead:
-    """How many dead letters of each type ended in the span; `is_cut`: older ones may not have been read."""
-
-    numbers: dict[str, int]
-    is_cut: bool
-
-
-def still_dead(asked: Asked) -> StillDead | None:
-    """Count what failed in the span and was not requeued since, of all types at once; None without a span."""
-    rates: Rates | None = asked.found.get("rates")
-    if rates is None:
-        return None
-    rows = Job.objects.using(asked.alias).dead_letters().filter(finished_at__gte=for_row(rates.since, asked.alias))
-    newest = first_rows(rows.order_by(*LAST_ENDED), DEAD_READ).order_by().values("type")
-    numbers = {row["type"]: row["number"] for row in newest.annotate(number=Count("pk"))}
-    return StillDead(numbers, sum(numbers.values()) >= DEAD_READ)
 
 
 def _p95(found: Quantile | None) -> float:
@@ -98,12 +73,12 @@ def _line(asked: Asked, name: str, counted: Counted, pause: Any) -> dict[str, An
 
 def _dead(asked: Asked, name: str) -> dict[str, str]:
     """Return how many of a type are still dead, and where exactly those are listed."""
-    found: StillDead | None = asked.found.get("still_dead")
+    found: Dead | None = asked.found.get("dead")
     if found is None:
         return {}
-    number = found.numbers.get(name, 0)
-    since = asked.found["rates"].since.isoformat()
+    number = found.types.get(name, 0)
+    within = {"since": asked.found["rates"].since.isoformat(), **({"queue": asked.queue} if asked.queue else {})}
     return {
-        "still_dead": _("still dead: %s") % figures.capped(number, found.is_cut),
-        "dead_url": jobs_address("dead-letters", type=name, since=since) if number else "",
+        "still_dead": _("still dead: %s") % figures.capped(number, found.is_span_cut),
+        "dead_url": jobs_address("dead-letters", type=name, **within) if number else "",
     }
