@@ -6,12 +6,13 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, models
 from django.db.models.functions import Now, TruncMinute
 
 from benchmarks.jobs import nothing
-from django_jobs.models import Effect, Pause, Schedule, Stat, Worker
+from django_jobs.models import BulkAct, Effect, Pause, Schedule, Stat, Worker
 
 LIVE = "live"
 TYPES = [f"shop.jobs.{name}" for name in (
@@ -263,6 +264,13 @@ def others(sizes: Sizes) -> None:
         # Once a year, so that none is due while the pages are measured.
         given = {"args": [number], "kwargs": {}}
         Schedule(name=f"nightly {number:02}", type=nothing.name, payload=given, expression="30 2 29 2 *").save()
+    # Cancelled half-way, by somebody who asked for slowness.
+    BulkAct.objects.create(
+        token=UUID(int=1), act="requeue", sought={"state": "dead-letters", "error": "SMTPServerDisconnected"}, by="ada",
+        why="the mail server was down", per_minute=6000, counted=sizes.dead // 5, start=0, upto=sizes.finished,
+        after=sizes.finished // 2, done=sizes.dead // 10 - 1, refused=1, state=BulkAct.State.CANCELLED, finished_at=Now(),
+        refusals=[[sizes.step, "Another job has its key 'order:20' by now."]],
+    )  # fmt: skip
     Effect.objects.create(kind="outside", key="charge:0", job_id=sizes.step)
     _run(
         "INSERT INTO django_jobs_effect (kind, key, job_id, asked_at, answered_at, result) "

@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from itertools import chain
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db.models.functions import Now
@@ -14,8 +15,10 @@ from django.urls import reverse
 
 from django_jobs.admin import listing, strands
 from django_jobs.admin.base import QueueAdmin
-from django_jobs.models import Job
+from django_jobs.engines.archive import archive
+from django_jobs.models import ArchivedJob, BulkAct, Effect, Job, Pause, Schedule, Worker
 from django_jobs.models.clock import Clock
+from tests.admin import addresses
 from tests.admin.site import Site, text
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
@@ -188,6 +191,22 @@ def test_a_count_is_exact_below_its_limit_and_says_when_it_is_not(site: Site, mo
     assert "8 jobs" in text(site.list())
     monkeypatch.setattr(listing, "COUNT_LIMIT", 8)
     assert "8 or more jobs" in text(site.list())
+
+
+@pytest.mark.parametrize("model", [ArchivedJob, BulkAct, Effect, Pause, Schedule, Worker])
+def test_every_other_list_counts_its_rows_and_says_when_it_counts_no_further(
+    site: Site, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive(site.alias).prepare()
+    own = {ArchivedJob: "id", BulkAct: "token"}.get(model)
+    for place, name in enumerate("xyz", start=1):
+        addresses.row(model, site.alias, name, **({own: place if own == "id" else uuid4()} if own else {}))
+    address = reverse(f"admin:django_jobs_{model._meta.model_name}_changelist")
+    number, rows = model.objects.using(site.alias).count(), model._meta.verbose_name_plural
+    assert number == 3
+    assert f" {number} {rows}" in text(site.client.get(address))
+    monkeypatch.setattr(listing, "COUNT_LIMIT", 3)
+    assert f" 3 or more {rows}" in text(site.client.get(address))
 
 
 def test_keys_beyond_those_that_are_looked_up_are_said_to_be_left_out(

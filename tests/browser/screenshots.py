@@ -38,17 +38,29 @@ PAGES = {
     "job-cancel": f"{JOBS}{{due}}/cancel/",
     "search": f"{JOBS}?q=DeadlockDetected",
     "all-found": "/admin/django_jobs/bulkact/add/?act=requeue&state=dead-letters",
+    "bulk-acts": "/admin/django_jobs/bulkact/",
+    "bulk-act": "/admin/django_jobs/bulkact/1/change/",
     "archive": "/admin/django_jobs/archivedjob/",
+    "archived-job": "/admin/django_jobs/archivedjob/{archived}/change/",
     "workers": "/admin/django_jobs/worker/",
     "worker": "/admin/django_jobs/worker/00000000000000000000000000000001/change/",
     "pauses": "/admin/django_jobs/pause/",
     "pause-add": "/admin/django_jobs/pause/add/",
     "schedules": "/admin/django_jobs/schedule/",
-    "schedule": "/admin/django_jobs/schedule/1/change/",
+    "schedule": "/admin/django_jobs/schedule/{schedule}/change/",
     "effects": "/admin/django_jobs/effect/",
+    "effect": "/admin/django_jobs/effect/1/change/",
 }
 WIDTHS = {"wide": 1280, "narrow": 480}
 THEMES = ("light", "dark")
+SCHEDULES = {
+    "clean up carts": ("*/10 * * * *", "UTC"),
+    "close the day": ("0 0 * * *", "Europe/Berlin"),
+    "mail the newsletter": ("0 9 * * 1", "Europe/Berlin"),
+    "nightly report": ("30 2 * * *", "Europe/Berlin"),
+    "renew certificates": ("0 4 1 * *", "UTC"),
+    "stock of New York": ("15 6 * * 1-5", "America/New_York"),
+}
 TALLEST = 1600
 COLOURS = 96
 LARGEST = 150_000  # bytes of a picture
@@ -77,6 +89,7 @@ def main() -> int:
                 name, _, value = cookie.partition("=")
                 driver.add_cookie({"name": name, "value": value})
             for name in options.only:
+                _beat()
                 for width in options.widths:
                     for theme in options.themes:
                         _take(
@@ -105,13 +118,38 @@ def _filled_site() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
     call_command("migrate", verbosity=0)
     fill(Sizes(finished=20_000, hot=0.125, dead=900, waiting=2_000, processes=2))
+    schedule = _schedules()
     application = StaticFilesHandler(get_wsgi_application())
     with make_server("127.0.0.1", 0, application, handler_class=_Quiet) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", logged_in(), rows()
+        yield f"http://127.0.0.1:{server.server_port}", logged_in(), {**rows(), "schedule": schedule}
         server.shutdown()
         thread.join()
+
+
+def _schedules() -> int:
+    """Have schedules as a shop has them, and a scheduler that has looked at them; return the id of one."""
+    from benchmarks.jobs import nothing
+    from django_jobs.engines import engine
+    from django_jobs.models import Schedule
+    from django_jobs.schedules.tick import tick
+
+    Schedule.objects.all().delete()
+    for name, (expression, zone) in SCHEDULES.items():
+        payload = {"args": [7], "kwargs": {}}
+        Schedule(name=name, type=nothing.name, payload=payload, expression=expression, timezone=zone).save()
+    tick(engine(), (nothing.name,), "filled-0:4000")
+    return Schedule.objects.get(name="nightly report").pk
+
+
+def _beat() -> None:
+    """Have the workers live, which are only rows."""
+    from django.db.models.functions import Now
+
+    from django_jobs.models import Worker
+
+    Worker.objects.update(heartbeat_at=Now())
 
 
 @contextmanager
