@@ -65,10 +65,18 @@ def sending(job_type: str, queue: str) -> Iterator[Sent]:
     from opentelemetry.trace import SpanKind
 
     attributes = _attributes(queue, "send", "enqueue")
+    began = perf_counter()
     with _tracer().start_as_current_span(
         f"enqueue {job_type}", kind=SpanKind.PRODUCER, attributes={**attributes, "django_jobs.type": job_type}
     ) as span:
-        yield Sent(span, attributes)
+        try:
+            yield Sent(span, attributes)
+        except BaseException as error:
+            attributes["error.type"] = type(error).__qualname__
+            span.set_attribute("error.type", type(error).__qualname__)
+            raise
+        finally:
+            _instruments()["sending"].record(perf_counter() - began, attributes)
 
 
 def carrying(terms: Terms) -> Terms:
@@ -189,6 +197,7 @@ def _instruments() -> dict[str, Any]:
     meter = metrics.get_meter(NAME)
     return {
         "sent": meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs that were enqueued."),
+        "sending": meter.create_histogram("messaging.client.operation.duration", "s", "How long an enqueue took."),
         "consumed": meter.create_counter("messaging.client.consumed.messages", "{message}", "Runs of jobs."),
         "duration": meter.create_histogram("messaging.process.duration", "s", "How long runs took."),
     }

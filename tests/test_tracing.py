@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from django_jobs import Snooze, tracing
+from django_jobs.exceptions import IdempotencyConflict
 from django_jobs.models import Job
 from django_jobs.workers.runner import Runner
 from tests.app.jobs import nothing
@@ -191,7 +192,21 @@ def test_metrics_count_what_is_sent_and_run_and_how_long_that_took(engine: Engin
         for point in metric.data.data_points
     }
     names = ("messaging.client.sent.messages", "messaging.client.consumed.messages", "messaging.process.duration")
-    assert found == {(name, queue): number for name in names for queue, number in (("mail", 1), ("default", 2))}
+    counts = {(name, queue): number for name in names for queue, number in (("mail", 1), ("default", 2))}
+    # Of many that are sent at once it is one operation.
+    assert found == counts | {("messaging.client.operation.duration", queue): 1 for queue in ("mail", "default")}
+
+
+def test_an_enqueue_that_fails_says_why_in_its_span_and_its_duration(
+    engine: Engine, spans: Any, measured: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing.using(idempotency_key="k").enqueue(1)
+    with pytest.raises(IdempotencyConflict):
+        nothing.using(idempotency_key="k").enqueue(2)
+    assert spans.get_finished_spans()[-1].attributes["error.type"] == "IdempotencyConflict"
+    (scope,) = measured.get_metrics_data().resource_metrics[0].scope_metrics
+    (lasted,) = (metric for metric in scope.metrics if metric.name == "messaging.client.operation.duration")
+    assert {point.attributes.get("error.type") for point in lasted.data.data_points} == {None, "IdempotencyConflict"}
 
 
 def test_what_was_recorded_is_sent_before_a_process_ends(spans: Any, monkeypatch: pytest.MonkeyPatch) -> None:

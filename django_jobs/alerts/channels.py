@@ -26,7 +26,8 @@ def sentence(alert: Alert, event: str, value: float) -> str:
     """Say what happened, as in "There are 120 dead letters; the threshold is 100."."""
     if alert.kind == Alert.Kind.DEAD_LETTERS:
         least = "at least " if value >= alert.limit + BEYOND else ""
-        said, limit = f"there are {least}{value:.0f} dead letters", f"{alert.limit:g}"
+        many = "is 1 dead letter" if value == 1 else f"are {least}{value:.0f} dead letters"
+        said, limit = f"there {many}", f"{alert.limit:g}"
     elif event == "raised":
         said, limit = (
             f"the oldest due job of the queue {alert.name} waits for {value:.0f} s",

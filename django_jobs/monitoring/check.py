@@ -129,7 +129,8 @@ class _Check:
         most = max(LEAST_COUNTED, *(int(limit) + 1 for limit in self._limits_of("dead") if limit is not None), 0)
         jobs = Job.objects.using(self._engine.alias).dead_letters()
         number = jobs.order_by()[:most].count()
-        return self._count("dead", number, f"{number}{' or more' if number >= most else ''} dead letters")
+        text = "1 dead letter" if number == 1 else f"{number}{' or more' if number >= most else ''} dead letters"
+        return self._count("dead", number, text)
 
     def _unknown(self) -> Measured:
         rows = [row for row in report.unknown_types(self._engine.alias) if self._is_looked_at(row["queue"])]

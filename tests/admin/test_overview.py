@@ -160,7 +160,9 @@ def test_what_was_done_is_shown_of_one_queue_and_links_within_it(site: Site) -> 
     assert [job.queue for job in site.client.get(unescape(url)).context["cl"].result_list] == ["mail"]
     assert "Types in the queue mail, last 24 h" in text(shown)
     assert 'data-queue="slow"' in shown, "what waits is of all queues"
-    assert cells(front(site, queue="slow"), 'data-type="shop.both"')[5:8] == ["≤ 60 s"] * 3
+    shown = front(site, queue="slow")
+    assert cells(shown, 'data-type="shop.both"')[5:8] == ["≤ 60 s"] * 3
+    assert shown.count("nothing in this time") == 1, "no run time was counted, but that none of those that ended failed"
     assert "Nothing ended in this time." in front(site, queue="no\x00queue")
 
 
@@ -241,6 +243,7 @@ def test_the_plots_are_whole_xml_and_each_part_tells_its_values(site: Site) -> N
         "Run time",
         "Irregularities",
     ]
+    assert shown.count(" dj-dot") == 8, "what is alone in its time is a dot: of a line nothing could be seen"
     assert any("done: 120\nto run again: 10\nfailed: 30" in hint for hint in hints[0])
     assert any("failed: 20 %\nto run again: 6.2 %" in hint for hint in hints[1])
     assert any("p50: ≤ 1 ms\n" in hint for hint in hints[2])

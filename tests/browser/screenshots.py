@@ -140,7 +140,8 @@ def _schedules() -> int:
         payload = {"args": [7], "kwargs": {}}
         Schedule(name=name, type=nothing.name, payload=payload, expression=expression, timezone=zone).save()
     tick(engine(), (nothing.name,), "filled-0:4000")
-    return Schedule.objects.get(name="nightly report").pk
+    found: int = Schedule.objects.get(name="nightly report").pk
+    return found
 
 
 def _beat() -> None:

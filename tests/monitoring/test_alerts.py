@@ -241,7 +241,7 @@ def test_a_webhook_that_does_not_answer_is_not_waited_for(
 
 
 def test_the_sentences_say_what_there_is() -> None:
-    letters = Alert(kind="dead_letters", limit=10), 1010
+    letters, letter = (Alert(kind="dead_letters", limit=10), 1010), Alert(kind="dead_letters", limit=0)
     queue = Alert(kind="queue_age", name="mail", limit=100), 119.6
     assert [
         channels.sentence(found, event, value) for found, value in (letters, queue) for event in ("raised", "cleared")
@@ -251,6 +251,7 @@ def test_the_sentences_say_what_there_is() -> None:
         "The oldest due job of the queue mail waits for 120 s; the threshold is 100 s.",
         "It is over: no due job of the queue mail waits for long; the threshold is 100 s.",
     ]
+    assert channels.sentence(letter, "raised", 1) == "There is 1 dead letter; the threshold is 0."
 
 
 def test_alerts_that_are_over_for_long_are_deleted(engine: Engine) -> None:

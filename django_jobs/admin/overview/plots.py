@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 WIDTH, HEIGHT = 560, 190
+NARROW = 340  # for one of three columns, so that its words are as large as those of the others
 LEFT, RIGHT, TOP, BOTTOM = 58, 10, 10, 24
-_X, _Y = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+_Y = HEIGHT - TOP - BOTTOM
 # Where a scale of durations is marked, in seconds.
 DURATIONS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
 
@@ -31,7 +32,7 @@ class Plot:
     """Lines over the same parts of a time. `parts`: what each is called; `marks`: those named below it, by their place.
 
     `unit`: what its values are, in words that stand above it. `written`: how values are said; `scaled`: how those of the
-    scale are, if otherwise.
+    scale are, if otherwise. `is_of_counts`: where all are zero there is nothing to show.
     """
 
     name: str
@@ -44,22 +45,31 @@ class Plot:
     written: Callable[[float | None], str]
     scaled: Callable[[float | None], str] | None = None
     is_logarithmic: bool = False
-    at_least: float = field(default=1.0)
+    is_of_counts: bool = True
+    at_least: float = 1.0
+    width: int = WIDTH
 
     @property
     def is_empty(self) -> bool:
-        return not any(value for line in self.lines for value in line.values)
+        known = [value for line in self.lines for value in line.values if value is not None]
+        return not known or (self.is_of_counts and not any(known))
+
+    @property
+    def _x(self) -> int:
+        """How wide what is between the scale and the edge is."""
+        return self.width - LEFT - RIGHT
 
     def svg(self) -> SafeString:
         """Return the plot; its title and what it shows come first, for who cannot see it."""
         said = f"{self.about} {self.unit}: {self._summary()}"
         return format_html(
             '<svg class="dj-plot" viewBox="0 0 {} {}" role="img" aria-labelledby="plot-{} about-{}">'
-            '<title id="plot-{}">{}</title><desc id="about-{}">{}</desc>{}{}{}{}</svg>',
-            *(WIDTH, HEIGHT, self.name, self.name, self.name, self.title, self.name, said),
+            '<title id="plot-{}">{}</title><desc id="about-{}">{}</desc>{}{}{}{}{}</svg>',
+            *(self.width, HEIGHT, self.name, self.name, self.name, self.title, self.name, said),
             format_html_join("", *self._rules()),
             format_html_join("", *self._times()),
             format_html_join("", '<path class="dj-line dj-line-{}" d="{}"></path>', self._paths()),
+            format_html_join("", '<path class="dj-line dj-line-{} dj-dot" d="{}"></path>', self._dots()),
             format_html_join("", *self._hints()),
         )
 
@@ -98,7 +108,7 @@ class Plot:
             '<text class="dj-tick" x="{}" y="{}" dy="0.32em" text-anchor="end">{}</text>'
         )
         return text, (
-            (LEFT, WIDTH - RIGHT, at, at, LEFT - 6, at, (self.scaled or self.written)(tick))
+            (LEFT, self.width - RIGHT, at, at, LEFT - 6, at, (self.scaled or self.written)(tick))
             for tick, at in zip(ticks, heights, strict=True)
         )
 
@@ -107,7 +117,7 @@ class Plot:
         return text, ((f"{self._along(place):.1f}", HEIGHT - 6, label) for place, label in self.marks.items())
 
     def _along(self, place: int) -> float:
-        return LEFT + _X * (place + 0.5) / max(len(self.parts), 1)
+        return LEFT + self._x * (place + 0.5) / max(len(self.parts), 1)
 
     def _paths(self) -> Iterator[tuple[str, str]]:
         ticks = self._ticks()
@@ -117,15 +127,22 @@ class Plot:
                 if value is None:
                     pen = "M"
                     continue
-                # One alone between gaps is a dot: a line to where it is.
-                alone = pen == "M" and line.values[place + 1 : place + 2] in ([], [None], (), (None,))
-                steps.append(f"{pen}{self._along(place):.1f} {self._height(value, ticks):.1f}{'h0.1' if alone else ''}")
+                steps.append(f"{pen}{self._along(place):.1f} {self._height(value, ticks):.1f}")
                 pen = "L"
             yield line.kind, "".join(steps)
 
+    def _dots(self) -> Iterator[tuple[str, str]]:
+        """Return what is alone between gaps, of which a line shows nothing."""
+        ticks = self._ticks()
+        for line in self.lines:
+            around = [None, *line.values, None]
+            for place, value in enumerate(line.values):
+                if value is not None and around[place] is None and around[place + 2] is None:
+                    yield line.kind, f"M{self._along(place):.1f} {self._height(value, ticks):.1f}h0.1"
+
     def _hints(self) -> tuple[str, Iterator[tuple[object, ...]]]:
         """Return what is said of a part when somebody points at it."""
-        wide = _X / max(len(self.parts), 1)
+        wide = self._x / max(len(self.parts), 1)
         text = '<rect class="dj-hint" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>'
         return text, (
             (f"{LEFT + wide * place:.1f}", TOP, f"{wide:.2f}", _Y, self._hint(place, part))

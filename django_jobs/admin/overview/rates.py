@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from django_jobs.admin import figures, shown
 from django_jobs.admin.overview.asked import Asked
-from django_jobs.admin.overview.plots import Line, Plot, bar
+from django_jobs.admin.overview.plots import NARROW, Line, Plot, bar
 from django_jobs.measures.counted import Counted, Quantile
 from django_jobs.measures.rates import MINUTE, SETTLED_AFTER, Bucket, Rates, rates
 from django_jobs.models.stat import CLASSES
@@ -49,6 +49,7 @@ def shown_part(asked: Asked) -> dict[str, Any]:
                 for label, kind, name, _meaning in _mishap_kinds()
             ],
             written=_rate,
+            width=NARROW,
         ),
         "totals": _totals(found.total),
         "mishaps": _mishaps(found),
@@ -102,6 +103,7 @@ def _plots(plot: Callable[..., Plot], series: list[Bucket], at: datetime, width:
                 Line(_("to run again"), "wait", [part.counted.retry_rate for part in series]),
             ],
             written=figures.share,
+            is_of_counts=False,
             at_least=0.01,
         ),
         plot(
