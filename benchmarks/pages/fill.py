@@ -213,11 +213,12 @@ def running(sizes: Sizes) -> None:
         for number in range(sizes.processes)
     )  # fmt: skip
     first = _beyond(sizes) + sizes.finished + sizes.waiting
+    last = first + 8 * sizes.processes - 1
     _run(
         "INSERT INTO django_jobs_job (id, status, token, locked_by, locked_until, started_at, last_started_at, "
         f"{COLUMNS}) SELECT n, 'running', 1, lpad(to_hex(n % {sizes.processes}), 32, '0') || ':' || n, "
         "statement_timestamp() + interval '1 day', statement_timestamp() - interval '1 minute', "
-        f"statement_timestamp() - interval '1 minute', {VALUES} FROM generate_series({first}, {first + 8 * sizes.processes - 1}) n"
+        f"statement_timestamp() - interval '1 minute', {VALUES} FROM generate_series({first}, {last}) n"
     )
 
 
