@@ -41,7 +41,7 @@ def ours() -> list[tuple[str, Any]]:
 def _is_ours(path: str) -> bool:
     try:
         kind = import_string(path)
-    except ImportError:
+    except Exception:  # whatever its module raises
         return False  # the check says so
     backend = sys.modules.get("django_jobs.tasks_backend")
     return backend is not None and isinstance(kind, type) and issubclass(kind, backend.JobsBackend)
