@@ -63,12 +63,15 @@ def find(name: str) -> JobType | None:
     return _types.get(name)
 
 
+# Of copies: a module that is imported meanwhile, as by a view or another thread, registers what it has.
+
+
 def names() -> list[str]:
-    return sorted(_types)
+    return sorted(_types.copy())
 
 
 def queues() -> set[str]:
-    return {job_type.queue for job_type in _types.values()}
+    return {job_type.queue for job_type in _types.copy().values()}
 
 
 def clashes() -> list[tuple[JobType, JobType]]:
