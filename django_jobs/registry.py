@@ -41,9 +41,13 @@ class JobType:
 
     @property
     def place(self) -> str:
-        """Where the function stands; two of one name in a module differ by the line."""
-        code = getattr(inspect.unwrap(self.function), "__code__", self.function.__code__)
-        return f"{self.function.__module__}.{self.function.__qualname__} (line {code.co_firstlineno})"
+        return place_of(self.function)
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return where a function stands; two of one name in a module differ by the line."""
+    code = getattr(inspect.unwrap(function), "__code__", function.__code__)
+    return f"{function.__module__}.{function.__qualname__} (line {code.co_firstlineno})"
 
 
 _types: dict[str, JobType] = {}
