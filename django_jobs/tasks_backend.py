@@ -52,6 +52,12 @@ class JobsBackend(BaseTaskBackend):
             raise InvalidTask(
                 f"run_after is {shown(task.run_after)}; give a datetime, as timezone.now() + timedelta(...)."
             )
+        # What the framework would compare, or look up, as it is.
+        priority = task.priority
+        if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != priority:
+            raise InvalidTask(f"priority is {shown(priority)}; give a whole number from -100 to 100.")
+        if not isinstance(task.queue_name, str):
+            raise InvalidTask(f"queue_name is {shown(task.queue_name)}; give text.")
         super().validate_task(task)
         with suppress(types.UnusableBackend):
             self._terms(task)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import override_settings
@@ -25,6 +27,7 @@ from tests.tasks.common import heard, run, stored
 from tests.tasks_contract.framework import (
     NAME,
     InvalidTask,
+    Task,
     TaskResultDoesNotExist,
     TaskResultStatus,
     default_task_backend,
@@ -91,6 +94,33 @@ def test_a_time_that_is_a_duration_is_refused_with_what_to_give() -> None:
         app_tasks.nothing.using(run_after=timedelta(hours=1))
 
 
+@pytest.mark.parametrize("priority", ["5", True, float("nan"), None, [5]])
+def test_a_priority_that_is_no_number_is_refused_with_what_to_give(priority: Any) -> None:
+    with pytest.raises(InvalidTask, match=r"priority is .*; give a whole number from -100 to 100\."):
+        task(priority=priority)(app_tasks.nothing.func)
+
+
+@pytest.mark.parametrize("queue", [None, 5, ["default"]])
+def test_a_queue_that_is_no_text_is_refused_with_what_to_give(queue: Any) -> None:
+    with pytest.raises(InvalidTask, match=r"queue_name is .*; give text\."):
+        task(queue_name=queue)(app_tasks.nothing.func)
+
+
+def test_from_an_event_loop_an_enqueue_is_refused_with_what_to_write(engine: Engine) -> None:
+    async def enqueue() -> None:
+        app_tasks.nothing.enqueue()
+
+    with pytest.raises(TypeError, match=r"inside a running event loop; use `await \.\.\. \.aenqueue"):
+        asyncio.run(enqueue())
+    assert not Job.objects.using(engine.alias).exists()
+
+
+def test_a_patch_of_the_frameworks_own_enqueue_sees_ours() -> None:
+    """As Sentry's, which is given the task's name and its queue so."""
+    assert type(app_tasks.nothing).enqueue is Task.enqueue
+    assert type(app_tasks.nothing).aenqueue is Task.aenqueue
+
+
 def test_a_task_of_another_framework_is_refused() -> None:
     with pytest.raises(InvalidTask, match=f"another framework.*from {NAME} import task"):
         default_task_backend.validate_task(object())
@@ -134,6 +164,39 @@ def test_nothing_is_imported_because_a_row_names_it(engine: Engine) -> None:
     Job.objects.using(engine.alias).update(type="this.s")
     with pytest.raises(TaskResultDoesNotExist):
         default_task_backend.get_result(result.id)
+
+
+@pytest.mark.parametrize("bad", [None, True, 1.0, b"1", [1], object(), uuid4()], ids=lambda value: type(value).__name__)
+def test_an_id_of_any_kind_is_merely_not_there(engine: Engine, bad: Any) -> None:
+    result = app_tasks.nothing.enqueue()
+    with pytest.raises(TaskResultDoesNotExist, match=r"There is no result .*\."):
+        default_task_backend.get_result(bad)
+    assert default_task_backend.get_result(int(result.id)) == result
+
+
+@with_tables
+def test_a_result_that_was_deleted_is_not_there_to_be_refreshed(engine: Engine) -> None:
+    result = app_tasks.nothing.enqueue()
+    Job.objects.using(engine.alias).filter(pk=result.id).delete()
+    with pytest.raises(TaskResultDoesNotExist):
+        result.refresh()
+    with pytest.raises(TaskResultDoesNotExist):
+        asyncio.run(result.arefresh())
+    assert result.status == TaskResultStatus.READY
+
+
+def test_without_time_zones_a_time_is_naive_and_comes_back_as_it_was(engine: Engine, settings: Any) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = False, "Asia/Kathmandu"
+    try:
+        later = datetime(2126, 1, 1, 12)
+        result = app_tasks.nothing.using(run_after=later).enqueue()
+        assert default_task_backend.get_result(result.id).task.run_after == later
+        assert result.enqueued_at is not None
+        assert result.enqueued_at.tzinfo is None
+        assert default_task_backend.get_result(result.id) == result
+    finally:
+        settings.USE_TZ, settings.TIME_ZONE = True, "UTC"
+    assert stored(result, engine).run_at == datetime(2126, 1, 1, 6, 15, tzinfo=UTC)
 
 
 def test_a_result_is_another_backends_only_by_its_alias(engine: Engine) -> None:
