@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
+from inspect import isfunction
 from typing import Any
 
 from django.apps import apps
@@ -52,6 +53,8 @@ class JobsBackend(BaseTaskBackend):
             raise InvalidTask(
                 f"run_after is {shown(task.run_after)}; give a datetime, as timezone.now() + timedelta(...)."
             )
+        if not isfunction(task.func):
+            raise InvalidTask(f"@task takes a function, and {shown(task.func)} is none.")
         # What the framework would compare, or look up, as it is.
         priority = task.priority
         if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != priority:

@@ -106,6 +106,11 @@ def test_a_queue_that_is_no_text_is_refused_with_what_to_give(queue: Any) -> Non
         task(queue_name=queue)(app_tasks.nothing.func)
 
 
+def test_above_a_job_it_is_refused_by_what_it_stands_above() -> None:
+    with pytest.raises(InvalidTask, match=r"^@task takes a function, and <JobFunction> is none\.$"):
+        task(jobs.nothing)
+
+
 def test_from_an_event_loop_an_enqueue_is_refused_with_what_to_write(engine: Engine) -> None:
     async def enqueue() -> None:
         app_tasks.nothing.enqueue()
