@@ -60,7 +60,7 @@ def know(task: Any, alias: str, given: Mapping[str, Any]) -> Known:
         known = Known(task, given, _job_type(task, alias, given))
         _known[task.module_path, alias] = known
         _register(task, alias, known.job_type)
-    elif not has_same_type_options(task, known.task):
+    elif task is not known.task and not has_same_type_options(task, known.task):
         _type_options(task, known.job_type.name, given)  # the first one's count, and wrong ones are refused
     return known
 
