@@ -79,7 +79,8 @@ def check_schedule_names(app_configs: Sequence[AppConfig] | None, **kwargs: Any)
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     if _bad_settings():
         return []
-    discovery.know_loaded()
+    if any(found.of_task for found in code.schedules()):
+        discovery.know_loaded()
     return [_bad_schedule(found, said) for found in code.schedules() if (said := sync.fault(found))]
 
 
