@@ -18,6 +18,7 @@ from django_jobs import conf, deployment, registry, router
 from django_jobs.engines import archive, engine, jobs_alias
 from django_jobs.models import ArchivedJob, Job
 from django_jobs.schedules import code, sync
+from django_jobs.tasks import discovery
 
 OLDEST_SQLITE = (3, 37)
 OLDEST_POSTGRESQL = 15
@@ -78,15 +79,24 @@ def check_schedule_names(app_configs: Sequence[AppConfig] | None, **kwargs: Any)
 def check_schedules(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     if _bad_settings():
         return []
-    return [
-        Error(
-            f"The schedule {found.name!r} of {found.place} cannot be used: {said}",
-            hint="See docs/schedules.md for what a schedule may say. With --skip-checks it is left out, and others run.",
-            id="django_jobs.E008",
+    if any(found.of_task for found in code.schedules()):
+        discovery.know_loaded()
+    return [_bad_schedule(found, said) for found in code.schedules() if (said := sync.fault(found))]
+
+
+def _bad_schedule(found: code.CodeSchedule, said: str) -> CheckMessage:
+    if found.of_task and not discovery.ours():
+        # Tests run tasks by other backends.
+        return checks.Warning(
+            f"The schedule {found.name!r} of {found.place} makes no jobs: TASKS has no backend of django_jobs.",
+            hint=f"Give TASKS one whose BACKEND is {discovery.BACKEND!r}.",
+            id="django_jobs.W007",
         )
-        for found in code.schedules()
-        if (said := sync.fault(found))
-    ]
+    return Error(
+        f"The schedule {found.name!r} of {found.place} cannot be used: {said}",
+        hint="See docs/schedules.md for what a schedule may say. With --skip-checks it is left out, and others run.",
+        id="django_jobs.E008",
+    )
 
 
 @register("django_jobs")

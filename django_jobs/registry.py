@@ -41,9 +41,13 @@ class JobType:
 
     @property
     def place(self) -> str:
-        """Where the function stands; two of one name in a module differ by the line."""
-        code = getattr(inspect.unwrap(self.function), "__code__", self.function.__code__)
-        return f"{self.function.__module__}.{self.function.__qualname__} (line {code.co_firstlineno})"
+        return place_of(self.function)
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return where a function stands; two of one name in a module differ by the line."""
+    code = getattr(inspect.unwrap(function), "__code__", function.__code__)
+    return f"{function.__module__}.{function.__qualname__} (line {code.co_firstlineno})"
 
 
 _types: dict[str, JobType] = {}
@@ -63,12 +67,15 @@ def find(name: str) -> JobType | None:
     return _types.get(name)
 
 
+# Of copies: a module that is imported meanwhile, as by a view or another thread, registers what it has.
+
+
 def names() -> list[str]:
-    return sorted(_types)
+    return sorted(_types.copy())
 
 
 def queues() -> set[str]:
-    return {job_type.queue for job_type in _types.values()}
+    return {job_type.queue for job_type in _types.copy().values()}
 
 
 def clashes() -> list[tuple[JobType, JobType]]:

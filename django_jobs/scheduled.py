@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, Never, TypeVar
+from inspect import isfunction
+from typing import Any, Literal, Never, Protocol, TypeVar
 
-from django_jobs import options
+from django_jobs import options, registry
 from django_jobs.decorators import JobFunction
 from django_jobs.exceptions import InvalidJobType, shown
 from django_jobs.schedules import code
 
-J = TypeVar("J", bound=JobFunction[..., ..., Any])
+
+class Task(Protocol):
+    """A task of Django's Tasks framework, which is not imported to ask whether something is one."""
+
+    @property
+    def func(self) -> Callable[..., Any]: ...
+    @property
+    def module_path(self) -> str: ...
+
+
+J = TypeVar("J", bound=JobFunction[..., ..., Any] | Task)
 
 
 def schedule(
@@ -36,7 +47,8 @@ def schedule(
     enabled: bool = True,
     **unknown: Never,
 ) -> Callable[[J], J]:
-    """Have a job be made at the times of a cron expression, or at an interval: `@schedule("30 2 * * *")` above `@job`.
+    """Have a job be made at the times of a cron expression, or at an interval: `@schedule("30 2 * * *")` above `@job`,
+    or above `@task` of Django's Tasks.
 
     The row of the schedule is made, or updated, when a scheduler starts; it is found by `name`, which is the job's unless
     given, so that a second schedule of a job needs one. What somebody has changed in the admin stays.
@@ -48,16 +60,24 @@ def schedule(
     and none that is older than `missed_window`. `overlap` says what becomes of a slot while the job of the one before
     waits or runs. `spread` puts the job's due time off by a part of it that is always the same for this schedule.
 
-    Raises InvalidJobType when it does not stand above a job, without parentheses, and for an option that there is not.
+    Raises InvalidJobType when it does not stand above a job or a task, without parentheses, and for an option that there is not.
     Values that cannot be used are reported by `manage.py check`, and such a schedule is not stored.
     """
     values = _values(dict(locals()))
 
     def decorate(target: J) -> J:
-        _refuse_no_job(target)
-        own_name = target.name if name is None else name
-        place = target.job_type.place
-        code.register(code.CodeSchedule(name=own_name, type=target.name, values=values, place=place))
+        of_task = _is_task(target)
+        if isinstance(target, JobFunction):
+            kind, place = target.name, target.job_type.place
+        elif of_task:
+            kind, place = target.module_path, registry.place_of(target.func)
+        else:
+            what = getattr(target, "__qualname__", shown(target))
+            raise InvalidJobType(
+                f"@schedule stands above @job, and {what} is no job; write @job, or @task, directly below it."
+            )
+        own_name = kind if name is None else name
+        code.register(code.CodeSchedule(name=own_name, type=kind, values=values, place=place, of_task=of_task))
         return target
 
     return decorate
@@ -66,18 +86,17 @@ def schedule(
 def _values(given: dict[str, Any]) -> dict[str, Any]:
     """Return what was given as fields of Schedule: the name and, where the project's zone is meant, the zone left out."""
     expression, unknown = given["expression"], given.pop("unknown")
-    if isinstance(expression, JobFunction):
-        raise InvalidJobType(f'@schedule above {expression!r} does not say when; write @schedule("30 2 * * *").')
+    if isinstance(expression, JobFunction) or _is_task(expression):
+        what = repr(expression) if isinstance(expression, JobFunction) else f"the task {expression.module_path}"
+        raise InvalidJobType(f'@schedule above {what} does not say when; write @schedule("30 2 * * *").')
     options.reject_unknown(unknown, given.keys() - {"expression"}, "@schedule")
     args, kwargs = given.pop("args"), given.pop("kwargs")
     given["payload"] = {"args": _plain(list, args), "kwargs": {} if kwargs is None else _plain(dict, kwargs)}
     return {name: value for name, value in given.items() if name != "name" and (name, value) != ("timezone", None)}
 
 
-def _refuse_no_job(target: object) -> None:
-    if not isinstance(target, JobFunction):
-        what = getattr(target, "__qualname__", shown(target))
-        raise InvalidJobType(f"@schedule stands above @job, and {what} is no job; write @job directly below it.")
+def _is_task(target: object) -> bool:
+    return isfunction(getattr(target, "func", None)) and isinstance(getattr(target, "module_path", None), str)
 
 
 def _plain(kind: type[list[Any]] | type[dict[str, Any]], value: Any) -> Any:

@@ -46,6 +46,7 @@ if django.VERSION >= (6, 0) or importlib.util.find_spec("django_tasks"):
                     "tests.tasks_contract.tasks.fail_at_first": {"max_attempts": 2, "backoff": [0.05, 1, 0.05]},
                     "tests.tasks.app_tasks.by_path": {"max_attempts": 7, "timeout": 11},
                 },
+                "modules": ["tests.tasks.app_tasks"],
             },
         },
         "any_queue": {"BACKEND": "django_jobs.tasks_backend.JobsBackend", "QUEUES": []},

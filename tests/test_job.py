@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -195,3 +195,19 @@ def test_a_default_name_that_is_too_long_is_refused() -> None:
     long.__name__ = long.__qualname__ = "f" * 255
     with pytest.raises(InvalidJob, match=r"^name is 'tests.test_job.ff+\.\.\. of 270 characters; give 1 to 255\.$"):
         job(long)
+
+
+def test_what_registers_itself_while_the_registry_is_read_breaks_nothing(
+    registered: dict[str, registry.JobType],
+) -> None:
+    class Importing:
+        """Stands for a type at which another thread has its turn, and imports a module with jobs."""
+
+        @property
+        def queue(self) -> str:
+            registered["late"] = registered["tests.app.jobs.nothing"]
+            return "early"
+
+    registered["early"] = cast(registry.JobType, Importing())
+    assert "early" in registry.queues()
+    assert "late" in registry.names()

@@ -93,14 +93,15 @@ def plain(number: int) -> int:
 @pytest.mark.parametrize("target", [plain, 5, None, Job, nothing.job_type])
 def test_above_what_is_no_job_it_is_refused(target: Any) -> None:
     with pytest.raises(
-        InvalidJobType, match=r"@schedule stands above @job, and .* is no job; write @job directly below it\."
+        InvalidJobType,
+        match=r"@schedule stands above @job, and .* is no job; write @job, or @task, directly below it\.",
     ):
         schedule("30 2 * * *")(target)
     assert code.schedules() == []
 
 
 def test_in_the_wrong_order_it_is_refused_by_the_name_of_what_stands_below() -> None:
-    said = r"^@schedule stands above @job, and .*\.below is no job; write @job directly below it\.$"
+    said = r"^@schedule stands above @job, and .*\.below is no job; write @job, or @task, directly below it\.$"
     with pytest.raises(InvalidJobType, match=said):
 
         @job  # type: ignore[type-var]

@@ -16,6 +16,7 @@ class CodeSchedule:
     type: str
     values: dict[str, Any]
     place: str
+    of_task: bool = False
 
 
 _schedules: dict[str, CodeSchedule] = {}

@@ -63,6 +63,7 @@ def normalise(schedule: Schedule) -> None:
             wrong[name] = _duration_said(name, value)
     if (job_type := getattr(schedule.type, "job_type", None)) is not None:  # the job itself was given
         schedule.type = job_type.name
+    schedule.type = getattr(schedule.type, "module_path", schedule.type)  # or a task
     for name in ("priority", "missed_limit"):
         value = getattr(schedule, name)
         if isinstance(value, bool | float):

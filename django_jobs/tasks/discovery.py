@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -40,7 +41,7 @@ def ours() -> list[tuple[str, Any]]:
 def _is_ours(path: str) -> bool:
     try:
         kind = import_string(path)
-    except ImportError:
+    except Exception:  # whatever its module raises
         return False  # the check says so
     backend = sys.modules.get("django_jobs.tasks_backend")
     return backend is not None and isinstance(kind, type) and issubclass(kind, backend.JobsBackend)
@@ -85,13 +86,30 @@ def find(path: str) -> Any:
     return types.find(path)
 
 
+def without_task(given: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return the paths that OPTIONS["tasks"] names and no task has, each with the paths that are near to it."""
+    from django_jobs.tasks import types
+
+    missing = [path for path in given.get(options.TASKS, {}) if not _is_loaded(path) and find(path) is None]
+    known = types.paths() if missing else []
+    return [(path, get_close_matches(str(path), known)) for path in missing]
+
+
+def _is_loaded(path: object) -> bool:
+    """Tell whether there is a task at a path, for whichever backend it was defined."""
+    from django_jobs.tasks.api import Task
+
+    module, _, name = str(path).rpartition(".")
+    return issubclass(type(getattr(sys.modules.get(module), name, None)), Task)
+
+
 def know_loaded() -> None:
     """Make tasks known that were defined for another backend: they may be enqueued with `using(backend=...)`."""
     backends = ours()
     if not backends or not _may_be_imported():
         return
     from django_jobs.tasks import types
-    from django_jobs.tasks.api import Task
+    from django_jobs.tasks.api import InvalidTask, Task
 
     for module in list(sys.modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
@@ -99,5 +117,5 @@ def know_loaded() -> None:
             if issubclass(type(value), Task) and types.find(value.module_path) is None:
                 try:
                     types.know(value, *backends[0])
-                except (InvalidJob, InvalidJobType):
+                except (InvalidJob, InvalidJobType, InvalidTask):
                     continue  # it cannot be enqueued with ours either

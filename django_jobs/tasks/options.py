@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django_jobs import options as job_options
 from django_jobs.backoff import Backoff
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.options import Define, Enqueue
@@ -57,6 +58,18 @@ def problems(given: Any) -> list[str]:
     for path, item in tasks.items():
         faults += _of(item, f"OPTIONS[{TASKS!r}][{shown(path)}]", ANYWHERE)
     return faults
+
+
+def queues_problem(given: Any) -> str:
+    """Return what is wrong with QUEUES, as a sentence."""
+    if not isinstance(given, list | tuple | set | frozenset):
+        return f"QUEUES is {shown(given)}; give a list of the names of queues."
+    for name in given:
+        try:
+            job_options.queue(name)
+        except (InvalidJob, InvalidJobType) as error:
+            return f"QUEUES has {shown(name)}: {error}"
+    return ""
 
 
 def _of_modules(given: Any) -> list[str]:

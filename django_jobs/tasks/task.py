@@ -10,7 +10,7 @@ from typing import Any
 from django_jobs.backoff import Backoff
 from django_jobs.options import UNSET, _Unset, reject_unknown
 from django_jobs.tasks.api import Task
-from django_jobs.tasks.options import OWN, USING
+from django_jobs.tasks.options import OF_TYPE, OWN, USING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,12 @@ class JobsTask(Task):  # type: ignore[type-arg]
     unique: str | None = None
     expires: datetime | float | timedelta | None = None
     detached: bool | None = None
+
+    def __new__(cls, **given: Any) -> JobsTask:
+        known = cls.__dataclass_fields__.keys()
+        unknown = {name: value for name, value in given.items() if name not in known}
+        reject_unknown(unknown, known - {"func", "run_after"}, "@task")
+        return object.__new__(cls)
 
     def using(self, **changes: Any) -> JobsTask:
         """Return a copy with other options: the framework's, and those of one enqueue of a job.
@@ -53,6 +59,11 @@ def own_options(task: Any) -> dict[str, Any]:
         for name, value in found.items()
         if (not isinstance(value, _Unset) if name == "timeout" else value is not None)
     }
+
+
+def has_same_type_options(task: Any, other: Any) -> bool:
+    """Tell whether two tasks say the same of how they are run; a copy by `using` does."""
+    return all(getattr(task, name, None) is getattr(other, name, None) for name in OF_TYPE)
 
 
 def copied(task: Any, **changes: Any) -> Any:

@@ -14,12 +14,17 @@ from typing import Any
 from django_jobs import options as job_options
 from django_jobs import registry
 from django_jobs.exceptions import InvalidJob, InvalidJobType
-from django_jobs.options import Enqueue
+from django_jobs.options import Define, Enqueue
 from django_jobs.registry import JobType
 from django_jobs.tasks import options, running
-from django_jobs.tasks.task import own_options
+from django_jobs.tasks.api import InvalidTask
+from django_jobs.tasks.task import has_same_type_options, own_options
 
 META = "task"
+
+
+class UnusableBackend(InvalidTask):
+    """OPTIONS or QUEUES of a backend cannot be used; its check says so as well."""
 
 
 @dataclass(slots=True)
@@ -29,7 +34,7 @@ class Known:
     task: Any
     given: Mapping[str, Any]
     job_type: JobType
-    last: tuple[Any, Enqueue] | None = None
+    last: tuple[Any, JobType, Enqueue] | None = None
 
 
 _known: dict[tuple[str, str], Known] = {}
@@ -41,16 +46,22 @@ def find(path: str) -> Any:
     return _tasks.get(path)
 
 
+def paths() -> list[str]:
+    return sorted(_tasks)
+
+
 def know(task: Any, alias: str, given: Mapping[str, Any]) -> Known:
     """Make a task known, as the backend `alias` with the OPTIONS `given` has it.
 
-    Raises InvalidJob or InvalidJobType when one of its options cannot be used.
+    Raises InvalidJob or InvalidJobType when one of its options cannot be used, and UnusableBackend for those of the backend.
     """
     known = _same(task, alias, given)
     if known is None:
         known = Known(task, given, _job_type(task, alias, given))
         _known[task.module_path, alias] = known
         _register(task, alias, known.job_type)
+    elif task is not known.task and not has_same_type_options(task, known.task):
+        _type_options(task, known.job_type.name, given)  # the first one's count, and wrong ones are refused
     return known
 
 
@@ -73,14 +84,11 @@ def _register(task: Any, alias: str, job_type: JobType) -> None:
 
 def _job_type(task: Any, alias: str, given: Mapping[str, Any]) -> JobType:
     for fault in options.problems(given):
-        raise InvalidJob(f"TASKS[{alias!r}]: {fault}")
+        raise UnusableBackend(f"{task.module_path}: TASKS[{alias!r}]: {fault}")
     path = job_options.text(task.module_path, "the path of the task")
-    found = options.of_type(options.merged(given, path, own_options(task)))
-    if found.atomic and iscoroutinefunction(task.func):
-        raise InvalidJobType(
-            f"{path} is an async function, which cannot be atomic: what it does with the database is done by another "
-            "thread, outside the job's transaction. Make it a plain function."
-        )
+    if inspect.isgeneratorfunction(task.func) or inspect.isasyncgenfunction(task.func):
+        raise InvalidJobType("it is a generator function; return a list instead of yielding.")
+    found = _type_options(task, path, given)
     return JobType(
         name=path,
         function=running.function_of(task.func, path, task.takes_context),
@@ -103,16 +111,29 @@ def _job_type(task: Any, alias: str, given: Mapping[str, Any]) -> JobType:
     )
 
 
+def _type_options(task: Any, path: str, given: Mapping[str, Any]) -> Define:
+    found = options.of_type(options.merged(given, path, own_options(task)))
+    if found.atomic and iscoroutinefunction(task.func):
+        raise InvalidJobType(
+            f"{path} is an async function, which cannot be atomic: what it does with the database is done by another "
+            "thread, outside the job's transaction. Make it a plain function."
+        )
+    if found.other_databases and not found.atomic:
+        raise InvalidJob("other_databases says what an atomic task may write to; give atomic=True as well.")
+    return found
+
+
 def terms(known: Known, task: Any) -> tuple[JobType, Enqueue]:
     """Return the type and the options with which an enqueue of a task is stored."""
-    if known.last is not None and known.last[0] is task:
-        return known.job_type, known.last[1]
+    last = known.last  # asked for once: another thread may put that of its own there meanwhile
+    if last is not None and last[0] is task:
+        return last[1], last[2]
     found = options.of_enqueue(options.merged(known.given, known.job_type.name, own_options(task)))
     found |= {"queue": task.queue_name, "priority": int(task.priority), "run_at": task.run_after}
-    using = Enqueue().changed(found)
-    if using.run_at is None:
-        known.last = task, using
-        return known.job_type, using
-    # When it runs changes with each retry; when it was to run first is kept.
-    meta = {META: {**known.job_type.meta[META], "run_after": using.run_at.isoformat()}}
-    return replace(known.job_type, meta=meta), using
+    using, job_type = Enqueue().changed(found), known.job_type
+    if using.run_at is not None:
+        # When it runs changes with each retry; when it was to run first is kept.
+        meta = {META: {**job_type.meta[META], "run_after": using.run_at.isoformat()}}
+        job_type = replace(job_type, meta=meta)
+    known.last = task, job_type, using
+    return job_type, using

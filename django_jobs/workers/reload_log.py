@@ -16,5 +16,13 @@ def changed(path: Path) -> None:
     say(logging.INFO, "%s changed: the workers stop, and are started again", path)
 
 
+def waits_at_start() -> None:
+    say(logging.ERROR, "The code cannot be imported, as shown above; this command starts again when code changes")
+
+
+def starts_again(path: Path) -> None:
+    say(logging.WARNING, "%s changed: this command starts again", path)
+
+
 def waits_for_change(code: int) -> None:
     say(logging.ERROR, "The workers ended (exit %d); they are started again when code changes", code)

@@ -12,14 +12,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from django.apps import apps
 from django.utils import autoreload
 
-from django_jobs.workers import posix, reload_log
-
-# By it the child knows whose it is, and that it is not to watch as well.
-WATCHED_BY = "DJANGO_JOBS_WATCHED_BY"
-INSTALLED = ("site-packages", "dist-packages")
+from django_jobs.workers import broken_start, posix, reload_log
+from django_jobs.workers.broken_start import WATCHED_BY
 
 
 def is_watched() -> bool:
@@ -48,10 +44,7 @@ class _Watching:
             signal.signal(number, self._pass_on)
         autoreload.file_changed.connect(self._note_change)
         autoreload.autoreload_started.send(sender=self._reloader)
-        for config in apps.get_app_configs():
-            # Also what only the workers import, and modules that come later.
-            if not any(part in INSTALLED for part in Path(config.path).parts):
-                self._reloader.watch_dir(config.path, "**/*.py")
+        broken_start.watch_apps(self._reloader)
         reload_log.watching(type(self._reloader).__name__)
         return self._run()
 

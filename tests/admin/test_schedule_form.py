@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.db.models import QuerySet
 
@@ -55,6 +56,16 @@ def test_a_schedule_is_made_by_the_form(site: Site) -> None:
     assert (found.queue, found.priority, found.timezone, found.enabled) == ("mail", 5, "Europe/Berlin", True)
     assert found.state.wake_at is not None
     assert LogEntry.objects.get().object_repr == "nightly"
+
+
+@pytest.mark.skipif(not settings.TASKS, reason="Django before 6.0, without the package django-tasks")
+def test_the_type_may_be_that_of_a_task(site: Site) -> None:
+    path = "tests.tasks.app_tasks.send"
+    assert f'<option value="{path}">' in site.client.get(ADD).content.decode()
+    answer = add(site, type=path, args='["ada@example.com"]')
+    assert "password" in " ".join(errors(answer)["args"])
+    add(site, type=path, args='["ada@example.com", "1234"]')
+    assert [found.type for found in Schedule.objects.using(site.alias).all()] == [path]
 
 
 def test_durations_are_shown_as_they_are_written(site: Site) -> None:

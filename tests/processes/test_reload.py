@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.conf import settings
 
 from django_jobs.management.commands.runworkers import Command
 from django_jobs.models import Job
+from django_jobs.workers import broken_start
 from tests.app.jobs import wait_for_file
 from tests.harness import ROOT, Tree, wait_for
 from tests.processes.common import on_postgresql, wait_for_effect, wait_until_gone, with_processes
@@ -38,12 +40,13 @@ def word():
 class TestReload:
     pytestmark = with_processes
 
-    def test_new_code_runs_after_what_runs_has_ended_and_broken_code_is_waited_out(
+    def test_new_code_runs_after_what_runs_has_ended_and_broken_code_is_waited_out_from_the_start_on(
         self, tree: Tree, tmp_path: Path
     ) -> None:
         app, go = tmp_path / "changing", tmp_path / "go"
         app.mkdir()
         (app / "__init__.py").touch()
+        (app / "models.py").write_text("def f(")
         (app / "late.py").write_text("WORD = 'first'")
         (app / "jobs.py").write_text(JOBS)
         (tmp_path / "changing_settings.py").write_text(SETTINGS)
@@ -59,6 +62,8 @@ class TestReload:
             job = Job.objects.create(type="changing.jobs.word", payload={"args": [], "kwargs": {}})
             assert tree.wait_for_status(job, "done", "failed", "dead").result == word
 
+        wait_for(lambda: "this command starts again when code changes" in workers.log)
+        (app / "models.py").write_text("")
         assert_says("first")
         running = wait_for_file.enqueue("a", str(go))
         wait_for_effect(tree, "a:start")
@@ -87,6 +92,29 @@ class TestReload:
         workers.signal(signal.SIGKILL)
         wait_until_gone(workers)
         assert "Workers stopped (exit 0)" in workers.log
+
+
+@pytest.mark.parametrize(("debug", "given", "child_of", "waits"), [
+    (True, ["runworkers"], None, True),
+    (False, ["runworkers"], None, False),
+    (False, ["runworkers", "--reload", "--threads", "2"], None, True),
+    (True, ["runworkers", "--no-reload"], None, False),
+    (True, ["runworkers", "--burst"], None, False),
+    (True, ["runserver"], None, False),
+    (True, [], None, False),
+    (True, ["runworkers"], os.getppid(), False),
+])  # fmt: skip
+def test_what_cannot_be_imported_at_the_start_is_waited_out_by_the_process_that_watches(
+    debug: bool, given: list[str], child_of: int | None, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "DEBUG", debug)
+    monkeypatch.setattr(sys, "argv", ["manage.py", *given])
+    monkeypatch.setattr(sys, "excepthook", before := sys.excepthook)
+    monkeypatch.setenv(broken_start.WATCHED_BY, str(child_of))
+    broken_start.wait_out()
+    assert (sys.excepthook is not before) is waits
+    broken_start.is_over()
+    assert sys.excepthook is before
 
 
 @pytest.mark.parametrize(("debug", "options", "from_command_line", "reloads"), [

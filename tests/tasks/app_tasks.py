@@ -51,4 +51,22 @@ def raise_broken(said: str = "said") -> None:
 
 
 @task
+def raise_what_nobody_can_import() -> None:
+    class Hidden(Exception):
+        pass
+
+    raise Hidden("inside")
+
+
+@task
+def return_no_text() -> bytes:
+    return b"\xff"
+
+
+@task
 async def asynchronous() -> None: ...
+
+
+@task
+async def raise_asynchronously() -> None:
+    raise Broken("in a coroutine")

@@ -11,6 +11,7 @@ from django.test import override_settings
 from django_jobs.context import Context
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed
+from django_jobs.models import Job
 from django_jobs.workers.ended import Ended, store
 from django_jobs.workers.runner import Runner
 from tests.processes.parts import SETTINGS, claim
@@ -21,6 +22,11 @@ OURS = "django_jobs.tasks_backend.JobsBackend"
 
 def options(**given: Any) -> override_settings:
     return override_settings(TASKS={"default": {"BACKEND": OURS, "QUEUES": [], "OPTIONS": given}})
+
+
+def stored(result: Any, engine: Engine) -> Job:
+    found: Job = Job.objects.using(engine.alias).get(pk=result.id)
+    return found
 
 
 def context_of(claimed: Claimed) -> Context:

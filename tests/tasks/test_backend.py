@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import override_settings
 
-from django_jobs import Backoff, redact, registry
+from django_jobs import redact, registry
 from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import DIED
 from django_jobs.engines.values import Run
@@ -21,10 +23,11 @@ from tests.archive.common import go_round
 from tests.processes.common import with_tables
 from tests.processes.parts import claim
 from tests.tasks import app_tasks as typed
-from tests.tasks.common import OURS, heard, options, run
+from tests.tasks.common import heard, run, stored
 from tests.tasks_contract.framework import (
     NAME,
     InvalidTask,
+    Task,
     TaskResultDoesNotExist,
     TaskResultStatus,
     default_task_backend,
@@ -35,11 +38,6 @@ from tests.tasks_contract.framework import (
 # The framework's types know none of our options.
 app_tasks: Any = typed
 pytestmark = [pytest.mark.fast, pytest.mark.django_db(databases="__all__")]
-
-
-def stored(result: Any, engine: Engine) -> Job:
-    found: Job = Job.objects.using(engine.alias).get(pk=result.id)
-    return found
 
 
 # Types.
@@ -88,103 +86,44 @@ def test_a_function_that_was_defined_again_is_the_one_that_runs(engine: Engine) 
     made.enqueue()
 
 
-# Options.
-
-
-@pytest.mark.usefixtures("engine")
-def test_options_of_the_backend_are_for_all_and_those_of_a_path_come_first(engine: Engine) -> None:
-    default, by_path = stored(app_tasks.nothing.enqueue(), engine), stored(app_tasks.by_path.enqueue(), engine)
-    assert (default.max_attempts, default.timeout) == (1, 900.0)
-    assert (by_path.max_attempts, by_path.timeout) == (7, 11.0)
-    plain = stored(app_tasks.by_path.using(backend="any_queue").enqueue(), engine)
-    assert (plain.max_attempts, plain.timeout) == (8, 900.0)
-
-
-def test_an_enqueue_may_say_more(engine: Engine) -> None:
-    later = datetime(2126, 1, 1, tzinfo=UTC)
-    changed = app_tasks.by_path.using(
-        max_attempts=3, timeout=None, expires=later, idempotency_key="one", unique="unfinished"
-    )
-    job = stored(changed.using(priority=1).enqueue(), engine)
-    assert (job.max_attempts, job.timeout, job.expires_at, job.priority) == (3, None, later, 1)
-    assert (job.idempotency_key, job.key_holds) == ("one", "unfinished")
-    assert stored(app_tasks.by_path.enqueue(), engine).max_attempts == 7
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "said"),
-    [
-        ({"attempts": 3}, TypeError, "no option 'attempts'; it has .*max_attempts"),
-        ({"atomic": True}, TypeError, "no option 'atomic'"),
-    ],
-)
-def test_an_option_that_is_unknown_is_refused(changes: Any, error: Any, said: str) -> None:
-    with pytest.raises(error, match=said):
-        app_tasks.nothing.using(**changes)
-
-
-@pytest.mark.skipif(not app_tasks.with_own_options, reason="@task takes no more options on Django 6.0")
-def test_a_task_has_options_of_its_own(engine: Engine) -> None:
-    made = task(
-        max_attempts=4, timeout=timedelta(minutes=1), backoff=Backoff(base=7), fail_on=[KeyError], tags=["mail"]
-    )(app_tasks.nothing.func)
-    with options(max_attempts=2, durable=True, tasks={made.module_path: {"max_attempts": 3, "backoff": (1, 2, 3)}}):
-        job, found = stored(made.enqueue(), engine), registry.find(made.module_path)
-        assert stored(made.using(max_attempts=5).enqueue(), engine).max_attempts == 5
-    assert (job.max_attempts, job.timeout, job.tags) == (4, 60.0, ["mail"])
-    assert found is not None
-    assert (found.backoff, found.fail_on, found.durable) == (Backoff(base=7), (KeyError,), True)
-
-
-def test_three_numbers_are_a_backoff(engine: Engine) -> None:
-    with options(backoff=[1, 2, 3]):
-        app_tasks.nothing.enqueue()
-        found = registry.find(app_tasks.nothing.module_path)
-    assert found is not None
-    assert found.backoff == Backoff(base=1, factor=2, cap=3)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("text", "OPTIONS is 'text'; give a dict"),
-        ({"attempts": 3}, "OPTIONS has no option 'attempts'; it has .*max_attempts.*tasks"),
-        ({"max_attempts": 0}, "OPTIONS: max_attempts is 0; give a whole number"),
-        ({"idempotency_key": "x"}, "OPTIONS has no option 'idempotency_key'"),
-        ({"backoff": [1, 2]}, r"OPTIONS: backoff is \[1, 2\]"),
-        ({"tasks": ["a.b"]}, r"OPTIONS\['tasks'\] is .*; give a dict"),
-        ({"tasks": {"a.b": {"timeout": -1}}}, r"OPTIONS\['tasks'\]\['a.b'\]: timeout is -1"),
-        ({"tasks": {"a.b": {"tasks": {}}}}, r"OPTIONS\['tasks'\]\['a.b'\] has no option 'tasks'"),
-        ({"modules": "shop.mail"}, r"OPTIONS\['modules'\] is 'shop.mail'; give a list"),
-    ],
-)
-def test_options_that_cannot_be_used_are_refused_and_found_by_the_check(given: Any, said: str) -> None:
-    with override_settings(TASKS={"default": {"BACKEND": OURS, "OPTIONS": given}}):
-        (found,) = default_task_backend.check()
-        with pytest.raises(InvalidTask, match=said):
-            app_tasks.nothing.enqueue()
-    assert found.id == "django_jobs.E011"
-    with pytest.raises(AssertionError, match=said):
-        raise AssertionError(found.msg)
-
-
-def test_an_async_task_cannot_be_atomic() -> None:
-    with (
-        options(atomic=True),
-        pytest.raises(InvalidTask, match="asynchronous is an async function, which cannot be atomic"),
-    ):
-        app_tasks.asynchronous.using(priority=1)
-
-
-@pytest.mark.parametrize("queue", ["", "a queue", "a,b"])
-def test_a_queue_that_jobs_cannot_have_is_refused(queue: str) -> None:
-    with pytest.raises(InvalidTask, match="queue name"):
-        app_tasks.nothing.using(backend="any_queue", queue_name=queue)
+# Refused.
 
 
 def test_a_time_that_is_a_duration_is_refused_with_what_to_give() -> None:
     with pytest.raises(InvalidTask, match=r"run_after is .*; give a datetime, as timezone.now\(\) \+ timedelta"):
         app_tasks.nothing.using(run_after=timedelta(hours=1))
+
+
+@pytest.mark.parametrize("priority", ["5", True, float("nan"), None, [5]])
+def test_a_priority_that_is_no_number_is_refused_with_what_to_give(priority: Any) -> None:
+    with pytest.raises(InvalidTask, match=r"priority is .*; give a whole number from -100 to 100\."):
+        task(priority=priority)(app_tasks.nothing.func)
+
+
+@pytest.mark.parametrize("queue", [None, 5, ["default"]])
+def test_a_queue_that_is_no_text_is_refused_with_what_to_give(queue: Any) -> None:
+    with pytest.raises(InvalidTask, match=r"queue_name is .*; give text\."):
+        task(queue_name=queue)(app_tasks.nothing.func)
+
+
+def test_above_a_job_it_is_refused_by_what_it_stands_above() -> None:
+    with pytest.raises(InvalidTask, match=r"^@task takes a function, and <JobFunction> is none\.$"):
+        task(jobs.nothing)
+
+
+def test_from_an_event_loop_an_enqueue_is_refused_with_what_to_write(engine: Engine) -> None:
+    async def enqueue() -> None:
+        app_tasks.nothing.enqueue()
+
+    with pytest.raises(TypeError, match=r"inside a running event loop; use `await \.\.\. \.aenqueue"):
+        asyncio.run(enqueue())
+    assert not Job.objects.using(engine.alias).exists()
+
+
+def test_a_patch_of_the_frameworks_own_enqueue_sees_ours() -> None:
+    """As Sentry's, which is given the task's name and its queue so."""
+    assert type(app_tasks.nothing).enqueue is Task.enqueue
+    assert type(app_tasks.nothing).aenqueue is Task.aenqueue
 
 
 def test_a_task_of_another_framework_is_refused() -> None:
@@ -230,6 +169,39 @@ def test_nothing_is_imported_because_a_row_names_it(engine: Engine) -> None:
     Job.objects.using(engine.alias).update(type="this.s")
     with pytest.raises(TaskResultDoesNotExist):
         default_task_backend.get_result(result.id)
+
+
+@pytest.mark.parametrize("bad", [None, True, 1.0, b"1", [1], object(), uuid4()], ids=lambda value: type(value).__name__)
+def test_an_id_of_any_kind_is_merely_not_there(engine: Engine, bad: Any) -> None:
+    result = app_tasks.nothing.enqueue()
+    with pytest.raises(TaskResultDoesNotExist, match=r"There is no result .*\."):
+        default_task_backend.get_result(bad)
+    assert default_task_backend.get_result(int(result.id)) == result
+
+
+@with_tables
+def test_a_result_that_was_deleted_is_not_there_to_be_refreshed(engine: Engine) -> None:
+    result = app_tasks.nothing.enqueue()
+    Job.objects.using(engine.alias).filter(pk=result.id).delete()
+    with pytest.raises(TaskResultDoesNotExist):
+        result.refresh()
+    with pytest.raises(TaskResultDoesNotExist):
+        asyncio.run(result.arefresh())
+    assert result.status == TaskResultStatus.READY
+
+
+def test_without_time_zones_a_time_is_naive_and_comes_back_as_it_was(engine: Engine, settings: Any) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = False, "Asia/Kathmandu"
+    try:
+        later = datetime(2126, 1, 1, 12)
+        result = app_tasks.nothing.using(run_after=later).enqueue()
+        assert default_task_backend.get_result(result.id).task.run_after == later
+        assert result.enqueued_at is not None
+        assert result.enqueued_at.tzinfo is None
+        assert default_task_backend.get_result(result.id) == result
+    finally:
+        settings.USE_TZ, settings.TIME_ZONE = True, "UTC"
+    assert stored(result, engine).run_at == datetime(2126, 1, 1, 6, 15, tzinfo=UTC)
 
 
 def test_a_result_is_another_backends_only_by_its_alias(engine: Engine) -> None:

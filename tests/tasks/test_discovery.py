@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_jobs import registry
 from django_jobs.tasks import checks, discovery, types
+from django_jobs.tasks_backend import JobsBackend
 from tests.tasks.common import OURS
 from tests.tasks_contract.framework import NAME, default_task_backend, task
 
@@ -34,6 +36,55 @@ def test_a_backend_that_cannot_be_imported_is_found_by_the_check(path: str) -> N
         (found,) = checks.check_tasks(None)
     assert (found.id, found.hint) == ("django_jobs.E010", f"The backend of django_jobs is {OURS!r}.")
     assert repr(path) in found.msg
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [
+        # A module that was imported is found as the attribute of its package.
+        ("django_jobs.tasks_backend", "names the backend 'django_jobs.tasks_backend', which is no class of a backend."),
+        ("django_jobs.tasks_backend.JobsTask", "which is no class of a backend."),
+        ("django_jobs.tasks_backend.plain", "which is no class of a backend."),
+        (f"{NAME}.backends.base.BaseTaskBackend", "which is only what backends are made from."),
+        ("tests.tasks.unusable.Backend", "which cannot be imported: settings are missing"),
+        (JobsBackend, "has <class 'django_jobs.tasks_backend.JobsBackend'> as BACKEND; give the path"),
+        (None, "has None as BACKEND; give the path of a backend."),
+    ],
+)
+def test_what_is_no_backend_is_found_by_the_check(backend: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "TASKS", {"default": {"BACKEND": backend}})
+    assert discovery.ours() == []
+    (found,) = checks.check_tasks(None)
+    assert (found.id, found.hint) == ("django_jobs.E010", f"The backend of django_jobs is {OURS!r}.")
+    assert found.msg.startswith("TASKS['default'] ")
+    assert said in found.msg
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("text", "TASKS is 'text'; give a dict of backends by their aliases."),
+        (None, "TASKS is None; give a dict"),
+        ({"default": "text"}, "TASKS['default'] is 'text'; give a dict with the path of a backend as BACKEND."),
+        ({"default": {}}, "TASKS['default'] has None as BACKEND"),
+    ],
+)
+def test_a_setting_of_another_form_is_found_by_the_check(
+    given: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TASKS", given)
+    (found,) = checks.check_tasks(None)
+    assert (found.id, found.msg.startswith(said)) == ("django_jobs.E010", True)
+
+
+@pytest.mark.skipif(NAME == "django_tasks", reason="before Django 6.0 there is one framework")
+def test_a_backend_of_the_other_framework_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = type("BaseTaskBackend", (), {"__module__": "django_tasks.backends.base", **dict.fromkeys(
+        ("enqueue", "validate_task", "task_class"))})  # fmt: skip
+    monkeypatch.setattr(checks, "import_string", lambda path: type("Immediate", (base,), {}))
+    monkeypatch.setattr(settings, "TASKS", {"default": {"BACKEND": "django_tasks.backends.immediate.ImmediateBackend"}})
+    (found,) = checks.check_tasks(None)
+    assert (found.id, "django.tasks.backends" in str(found.hint)) == ("django_jobs.W006", True)
 
 
 def test_a_setting_that_is_right_has_no_fault() -> None:

@@ -52,6 +52,37 @@ def test_a_retry_is_no_end_and_the_last_attempt_is(engine: Engine) -> None:
     assert result.errors[0].traceback == "tests.tasks.app_tasks.Broken: twice"
 
 
+def test_an_error_of_a_coroutine_is_kept_as_any(engine: Engine) -> None:
+    result = app_tasks.raise_asynchronously.using(max_attempts=1).enqueue()
+    with heard() as signals:
+        assert run(engine) == ["dead"]
+    result.refresh()
+    (error,) = result.errors
+    assert (error.exception_class, "in a coroutine" in error.traceback) == (app_tasks.Broken, True)
+    assert told(signals) == [("started", "FAILED"), ("finished", "FAILED")]
+
+
+def test_an_error_whose_class_cannot_be_imported_is_kept_with_its_path_and_its_traceback(engine: Engine) -> None:
+    result = app_tasks.raise_what_nobody_can_import.using(max_attempts=1).enqueue()
+    with heard() as signals:
+        assert run(engine) == ["dead"]
+    result.refresh()
+    for (error,) in (result.errors, signals[-1][2].errors):
+        assert error.exception_class_path.endswith("app_tasks.raise_what_nobody_can_import.<locals>.Hidden")
+        assert "inside" in error.traceback
+        with pytest.raises(ImportError):
+            _ = error.exception_class
+
+
+def test_a_return_value_that_is_no_json_is_the_error_of_that_run(engine: Engine) -> None:
+    result = app_tasks.return_no_text.using(max_attempts=1).enqueue()
+    assert run(engine) == ["dead"]
+    result.refresh()
+    (error,) = result.errors
+    assert (result.status, issubclass(error.exception_class, ValueError)) == (TaskResultStatus.FAILED, True)
+    assert "bytes that are not UTF-8" in error.traceback
+
+
 def test_a_task_may_ask_to_be_tried_again(engine: Engine) -> None:
     result = app_tasks.ask_to_be_tried_again.using(max_attempts=2).enqueue()
     assert run(engine) == ["ready"]

@@ -9,6 +9,7 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.management.given import Checked, refuse, show_log
 from django_jobs.schedules import log as schedule_log
+from django_jobs.tasks import discovery
 from django_jobs.workers.connections import configure_connections
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.outage import Outage
@@ -27,6 +28,7 @@ class Command(Checked):
 
     def handle(self, *args: Any, **options: Any) -> None:
         show_log(options["verbosity"])
+        discovery.know_loaded()
         try:
             found = Scheduler(engine(jobs_alias()), conf(), Outage("scheduler", conf().lease))
             configure_connections("scheduler", conf().lease)

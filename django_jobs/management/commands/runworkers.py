@@ -15,6 +15,7 @@ from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.management.given import Checked, refuse, show_log
 from django_jobs.tasks import discovery
+from django_jobs.workers import broken_start
 from django_jobs.workers.plan import Plan
 
 
@@ -59,6 +60,7 @@ class Command(Checked):
         parser.add_argument("--burst", action="store_true", help="end when nothing is due; later retries stay")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        broken_start.is_over()
         if not hasattr(os, "fork"):
             refuse("runworkers needs a system that can fork, such as Linux.")
         from django_jobs.workers import reloading  # cannot be imported where there is no fork

@@ -1,0 +1,3 @@
+"""A backend whose module cannot be imported in this project."""
+
+raise LookupError("settings are missing")
