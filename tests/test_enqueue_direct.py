@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from django_jobs import InvalidJob
 from django_jobs.engines import postgresql_direct as direct
 from django_jobs.models import Job
-from django_jobs.queue import arguments, enqueue_many
+from django_jobs.queue import arguments, many_checked
 from tests.app.jobs import nothing
 from tests.engines.common import alone, beside_others, on_postgresql, sql
 from tests.enqueues import jobs, take
@@ -120,7 +120,7 @@ def test_calls_are_checked_while_those_before_them_are_stored(engine: Engine, mo
         busy.append(raw.pgconn.transaction_status == TransactionStatus.ACTIVE)
         return check(*given)
 
-    monkeypatch.setattr(enqueue_many, "plain_payload", watched)
+    monkeypatch.setattr(many_checked, "plain_payload", watched)
     take.enqueue_many([take.call(number) for number in range(3_000)])
     # The first statement is sent with the BEGIN, the last when all is checked.
     assert (any(busy[:2_000]), busy[2_000]) == (False, True)
@@ -159,7 +159,7 @@ def test_a_call_that_is_refused_while_others_are_under_way_leaves_the_connection
         return check(job_type, args, *others)
 
     check = arguments.plain_payload
-    monkeypatch.setattr(enqueue_many, "plain_payload", refuse)
+    monkeypatch.setattr(many_checked, "plain_payload", refuse)
     with transaction.atomic(using=engine.alias):
         before = nothing.enqueue(1)
         with pytest.raises(InvalidJob, match="refused"):

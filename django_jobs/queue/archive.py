@@ -61,13 +61,15 @@ class Round:
 
     def steps(self) -> Iterator[float]:
         """Do a step whenever the next one is asked for; return the seconds to pause after it."""
-        with self._archive.turn() as mine:
-            self.came.elsewhere = not mine
-            if mine:
-                yield from self._empty()
-                yield from self._forget()
-        if self.came.archived or self.came.deleted or self.came.forgotten:
-            archive_log.archived(self.came.archived, self.came.deleted, self.came.forgotten)
+        try:
+            with self._archive.turn() as mine:
+                self.came.elsewhere = not mine
+                if mine:
+                    yield from self._empty()
+                    yield from self._forget()
+        finally:  # it may be closed in the midst
+            if self.came.archived or self.came.deleted or self.came.forgotten:
+                archive_log.archived(self.came.archived, self.came.deleted, self.came.forgotten)
         if self.came.stuck > archive_log.MOST_NAMED:
             archive_log.many_stuck(self.came.stuck)
 

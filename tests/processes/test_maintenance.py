@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from typing import Any
@@ -15,7 +16,7 @@ from django_jobs.models.clock import Clock, database_now, for_row
 from example_project import postgres
 from tests.app.jobs import nothing
 from tests.archive.common import DAY, partitions
-from tests.harness import Tree, wait_for
+from tests.harness import RunWorkers, Tree, wait_for
 from tests.processes.common import lines, on_postgresql, with_processes
 from tests.processes.outages import down
 from tests.threads import session
@@ -46,21 +47,30 @@ def kept(tree: Tree) -> int:
     return int(ArchivedJob.objects.using(tree.alias).count())
 
 
+def said(workers: RunWorkers) -> int:
+    numbers = [
+        re.search(r"(\d+) jobs that ended long ago were archived, 0 deleted", line)
+        for line in lines(workers, "archived")
+    ]
+    return sum(int(found[1]) for found in numbers if found)
+
+
 def assert_none_lost(tree: Tree, count: int) -> None:
     ids = list(Job.objects.using(tree.alias).filter(type="gone.long.ago").values_list("pk", flat=True))
     ids += ArchivedJob.objects.using(tree.alias).values_list("pk", flat=True)
     assert len(ids) == len(set(ids)) == count
 
 
-def test_whoever_runs_workers_archives_what_is_old_and_says_so_once(tree: Tree) -> None:
+def test_whoever_runs_workers_archives_what_is_old_and_says_so_once_for_a_round(tree: Tree) -> None:
     old_jobs(tree, 1200)
     job = nothing.enqueue(1)
     workers = tree.start()
     wait_for(lambda: left(tree) == 0, what="all old jobs are archived")
     tree.wait_for_status(job, "done")
-    wait_for(lambda: lines(workers, "were archived"))
+    wait_for(lambda: said(workers) == 1200, what="they are told of")
     assert workers.stop() == 0
-    assert len(lines(workers, "1200 jobs that ended long ago were archived, 0 deleted")) == 1
+    # A round that the fork of the template fell into says what it had done, and another one goes on.
+    assert len(lines(workers, "were archived")) <= 2
     assert_none_lost(tree, 1200)
 
 

