@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from django_jobs.engines import engine as engine_of
 from django_jobs.models import ArchivedJob, Job, Stat, Worker
@@ -22,25 +22,33 @@ from tests.processes.outages import down
 from tests.threads import session
 
 pytestmark = with_processes
+OLD = "gone.long.ago"
+
+
+# As many more rows as are asked for, each like the one that is there.
+MANY = """
+WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < %s)
+INSERT INTO django_jobs_job (type, payload, status, token, finished_at, created_at)
+SELECT type, payload, status, token, finished_at, created_at FROM django_jobs_job, number WHERE type = %s
+"""
 
 
 def old_jobs(tree: Tree, count: int) -> None:
-    rows = [
-        Job(
-            type="gone.long.ago",
-            payload={"args": [number], "kwargs": {}},
-            status="done",
-            token=1,
-            finished_at=Clock() - 2 * DAY,
-            created_at=Clock() - 2 * DAY,
-        )
-        for number in range(count)
-    ]
-    Job.objects.using(tree.alias).bulk_create(rows, batch_size=500)
+    ended = Clock() - 2 * DAY
+    values = {
+        "payload": {"args": [], "kwargs": {}},
+        "status": "done",
+        "token": 1,
+        "finished_at": ended,
+        "created_at": ended,
+    }
+    with transaction.atomic(tree.alias), connections[tree.alias].cursor() as cursor:
+        Job.objects.using(tree.alias).create(type=OLD, **values)
+        cursor.execute(MANY, [count - 1, OLD])
 
 
 def left(tree: Tree) -> int:
-    return tree.count(type="gone.long.ago")
+    return tree.count(type=OLD)
 
 
 def kept(tree: Tree) -> int:
@@ -56,7 +64,7 @@ def said(workers: RunWorkers) -> int:
 
 
 def assert_none_lost(tree: Tree, count: int) -> None:
-    ids = list(Job.objects.using(tree.alias).filter(type="gone.long.ago").values_list("pk", flat=True))
+    ids = list(Job.objects.using(tree.alias).filter(type=OLD).values_list("pk", flat=True))
     ids += ArchivedJob.objects.using(tree.alias).values_list("pk", flat=True)
     assert len(ids) == len(set(ids)) == count
 
