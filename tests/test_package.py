@@ -45,7 +45,7 @@ LAYERS = [
     ["redact_folded"],
     ["engines"],
     ["log", "tracing"],
-    ["notify"],
+    ["notify", "receivers"],
     ["pauses", "pausable", "deployment"],
     ["waiting"],
     ["queue", "explain", "alerts"],
