@@ -81,11 +81,10 @@ def test_what_a_receiver_leaves_open_is_rolled_back_and_the_job_stays(
 def test_a_block_that_a_receiver_leaves_open_in_the_callers_transaction_is_rolled_back_alone(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with connected(signals.job_enqueued, lambda: leave_block(engine.alias)):
-        with transaction.atomic(using=engine.alias):
-            Effect.objects.using(engine.alias).create(key="the caller's", run=1, pid=1)
-            nothing.enqueue(1)
-            nothing.enqueue_many([nothing.call(2)])
+    with connected(signals.job_enqueued, lambda: leave_block(engine.alias)), transaction.atomic(using=engine.alias):
+        Effect.objects.using(engine.alias).create(key="the caller's", run=1, pid=1)
+        nothing.enqueue(1)
+        nothing.enqueue_many([nothing.call(2)])
     assert caplog.text.count(LEFT.format(engine.alias)) == 2
     assert Job.objects.using(engine.alias).count() == 2
     assert [effect.key for effect in Effect.objects.using(engine.alias)] == ["the caller's"]
@@ -118,10 +117,9 @@ def test_a_receivers_failure_leaves_the_callers_transaction_on_another_database(
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 def test_who_enqueues_is_told_that_a_receiver_has_ended_its_transaction(engine: Engine, end: str) -> None:
-    with connected(signals.job_enqueued, lambda: sql(engine.alias, end)):
-        with pytest.raises(TransactionManagementError, match="A receiver of job_enqueued ended the transaction"):
-            with transaction.atomic(using=engine.alias):
-                nothing.enqueue(1)
+    told = pytest.raises(TransactionManagementError, match="A receiver of job_enqueued ended the transaction")
+    with connected(signals.job_enqueued, lambda: sql(engine.alias, end)), told, transaction.atomic(using=engine.alias):
+        nothing.enqueue(1)
     assert not in_transaction(engine.connection)
 
 
