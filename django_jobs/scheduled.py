@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Never, TypeVar
 
-from django_jobs import options
+from django_jobs.checked import reject_unknown
 from django_jobs.decorators import JobFunction
 from django_jobs.exceptions import InvalidJobType, shown
 from django_jobs.schedules import code
@@ -68,7 +68,7 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
     expression, unknown = given["expression"], given.pop("unknown")
     if isinstance(expression, JobFunction):
         raise InvalidJobType(f'@schedule above {expression!r} does not say when; write @schedule("30 2 * * *").')
-    options.reject_unknown(unknown, given.keys() - {"expression"}, "@schedule")
+    reject_unknown(unknown, given.keys() - {"expression"}, "@schedule")
     args, kwargs = given.pop("args"), given.pop("kwargs")
     given["payload"] = {"args": _plain(list, args), "kwargs": {} if kwargs is None else _plain(dict, kwargs)}
     return {name: value for name, value in given.items() if name != "name" and (name, value) != ("timezone", None)}

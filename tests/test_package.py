@@ -38,7 +38,7 @@ LAYERS = [
     ["slots"],
     ["outcomes", "backoff", "payload", "shapes", "redacted_text"],
     ["conf", "context"],
-    ["router"],
+    ["router", "checked"],
     ["models"],
     ["registry", "options", "logging"],
     ["calls", "redact"],
