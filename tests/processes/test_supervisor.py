@@ -16,8 +16,8 @@ import pytest
 from django_jobs.queue import told
 from django_jobs.workers import supervisor as module
 from django_jobs.workers import template
-from django_jobs.workers.crew import Place
 from django_jobs.workers.fallen import Child
+from django_jobs.workers.places import Place
 from django_jobs.workers.seats import State
 from django_jobs.workers.supervisor import Supervisor
 from django_jobs.workers.teller import Teller
