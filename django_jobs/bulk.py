@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import IntegrityError, OperationalError
 from django.db.models import Max, Min
 
-from django_jobs import log, options, payload
+from django_jobs import checked, log, payload
 from django_jobs.context import Context
 from django_jobs.decorators import job
 from django_jobs.engines import engine, jobs_alias
@@ -61,9 +61,9 @@ class Wanted:
         if not fits(self.act, self.sought):
             raise InvalidJob(f"Nothing that is {self.sought.state} can be meant by {self.act!r}.")
         if self.act == BulkAct.Act.MOVE:
-            options.queue(self.queue)
+            checked.queue(self.queue)
         if self.per_minute is not None:
-            options.whole(self.per_minute, "per_minute", 1, MOST_PER_MINUTE)
+            checked.whole(self.per_minute, "per_minute", 1, MOST_PER_MINUTE)
 
 
 @job(name=TYPE, takes_context=True, priority=PRIORITY, timeout=None)

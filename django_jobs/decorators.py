@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 from django_jobs import options, registry
 from django_jobs.backoff import Backoff
 from django_jobs.calls import Call
+from django_jobs.checked import text
 from django_jobs.context import Context
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.registry import JobType
@@ -166,7 +167,7 @@ def _job_type(function: Callable[..., Any], given: options.Define, takes_context
     _refuse_unusable(function)
     _refuse_atomic(function, given)
     return JobType(
-        name=given.name or options.text(f"{function.__module__}.{function.__qualname__}", "name"),
+        name=given.name or text(f"{function.__module__}.{function.__qualname__}", "name"),
         function=function,
         signature=_signature(function, takes_context),
         takes_context=takes_context,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 
-from django_jobs import options, payload
+from django_jobs import checked, payload
 from django_jobs.conf import conf
 from django_jobs.context import current
 from django_jobs.exceptions import InvalidJob, JobsError, shown
@@ -102,7 +102,7 @@ def once(key: str) -> OnceBlock:
     caller's transaction stays usable. Raises InvalidJob or InvalidJobType for a key that cannot be used, and InvalidJob
     outside of a transaction on the jobs' database, where the key would be stored whatever becomes of the effect.
     """
-    return OnceBlock(Once(options.text(key, "key")))
+    return OnceBlock(Once(checked.text(key, "key")))
 
 
 @contextmanager
@@ -237,7 +237,7 @@ def outside(key: str) -> Outside:
     Raises InvalidJob or InvalidJobType for a key that cannot be used, and InvalidJob inside a transaction on the jobs'
     database, as in an atomic job: "asked" would not be committed before the call; and by `with` in async code.
     """
-    return Outside(options.text(key, "key"))
+    return Outside(checked.text(key, "key"))
 
 
 def _unused(name: str, key: str, target: str, question: str) -> str:

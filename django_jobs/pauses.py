@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from django.conf import settings
 from django.db import transaction
 
-from django_jobs import log, options
+from django_jobs import checked, log
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.payload import storable
 from django_jobs.texts import text as _
@@ -50,7 +50,7 @@ def pause(
     from django_jobs.models import Pause
 
     kind, name = _what(queue, type)
-    end = None if until is None else options.until(until, "until")
+    end = None if until is None else checked.until(until, "until")
     if isinstance(end, datetime) and not settings.USE_TZ and engine().name == "sqlite":
         end = end.replace(tzinfo=None)  # there such a project has no aware times, and all are UTC
     row = Pause(
@@ -95,8 +95,8 @@ def _what(queue: object, type_: object) -> tuple[str, str]:
     if (queue is None) == (type_ is None):
         raise InvalidJob(f"queue is {shown(queue)} and type is {shown(type_)}; give one of them.")
     if queue is not None:
-        return "queue", options.queue(queue)
-    return "type", options.text(getattr(type_, "name", type_), "type")
+        return "queue", checked.queue(queue)
+    return "type", checked.text(getattr(type_, "name", type_), "type")
 
 
 def _text(value: object, name: str, limit: int) -> str:

@@ -7,7 +7,8 @@ from datetime import timedelta
 from inspect import isfunction
 from typing import Any, Literal, Never, Protocol, TypeVar
 
-from django_jobs import options, registry
+from django_jobs import registry
+from django_jobs.checked import reject_unknown
 from django_jobs.decorators import JobFunction
 from django_jobs.exceptions import InvalidJobType, shown
 from django_jobs.schedules import code
@@ -89,7 +90,7 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
     if isinstance(expression, JobFunction) or _is_task(expression):
         what = repr(expression) if isinstance(expression, JobFunction) else f"the task {expression.module_path}"
         raise InvalidJobType(f'@schedule above {what} does not say when; write @schedule("30 2 * * *").')
-    options.reject_unknown(unknown, given.keys() - {"expression"}, "@schedule")
+    reject_unknown(unknown, given.keys() - {"expression"}, "@schedule")
     args, kwargs = given.pop("args"), given.pop("kwargs")
     given["payload"] = {"args": _plain(list, args), "kwargs": {} if kwargs is None else _plain(dict, kwargs)}
     return {name: value for name, value in given.items() if name != "name" and (name, value) != ("timezone", None)}

@@ -80,6 +80,7 @@ class JobsBackend(BaseTaskBackend):
         InvalidJobType (a TypeError) for arguments that do not fit the function or are not JSON.
         """
         from django_jobs.queue.enqueue import enqueue
+        from django_jobs.receivers.guard import send
         from django_jobs.tasks import results
 
         self.validate_task(task)
@@ -87,7 +88,7 @@ class JobsBackend(BaseTaskBackend):
         job = enqueue(job_type, using, tuple(plain(list(args))), plain(dict(kwargs)))
         result = results.of(job, task, self.alias)
         if not job.reused:
-            task_enqueued.send_robust(sender=type(self), task_result=result)
+            send(task_enqueued, "task_enqueued", sender=type(self), task_result=result)
         return result
 
     def get_result(self, result_id: str) -> TaskResult:  # type: ignore[type-arg]

@@ -59,6 +59,15 @@ class _Foreign(Text):
     def translated(self) -> str:
         return self.say()
 
+    def __reduce__(self) -> tuple[type[Text], tuple[str]]:
+        return Text, (str(self),)  # what says it in other languages may be a function that cannot be pickled
+
+    def __copy__(self) -> _Foreign:
+        return self
+
+    def __deepcopy__(self, memo: object) -> _Foreign:
+        return self
+
 
 def text(english: str, /, *values: Any, **named: Any) -> Text:
     """Return a text of a format, filled with values that may be texts themselves."""
@@ -109,7 +118,7 @@ def foreign(say: Callable[[], str], english: str | None = None) -> Text:
 
 def lazily(said: str) -> Any:
     """Return a text as Django takes those that are to be translated when they are shown, as in a ValidationError."""
-    return lazy(translated, str)(said)
+    return _lazily(said)
 
 
 def of(error: BaseException) -> str:
@@ -121,6 +130,10 @@ def translated(said: Any) -> Any:
     """Return what a text, or an exception by its message, says in the active language; all else as it is."""
     found = of(said) if isinstance(said, BaseException) else said
     return found.translated() if isinstance(found, Text) else found
+
+
+# One class for all: each call of `lazy` makes another.
+_lazily = lazy(translated, str)
 
 
 def kept(said: str) -> list[Any]:

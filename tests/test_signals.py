@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from django_jobs.workers.teller import Teller
 from tests.app.jobs import leave_effect, nothing
 from tests.harness import wait_for
 from tests.processes.common import with_tables
-from tests.processes.parts import SETTINGS, claimed, desk, raised, states
+from tests.processes.parts import SETTINGS, claimed, desk, hold, raised, states
 from tests.processes.test_writer import Failing
 from tests.schedules.common import HOUR, MINUTE, late, tick
 
@@ -234,3 +235,17 @@ def test_a_receiver_keeps_no_thread_of_the_supervisor_waiting() -> None:
     teller.put(lambda: told.append(2))
     teller.end(5.0)
     assert told == [1, 2]
+
+
+def test_what_receivers_are_too_slow_for_is_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    teller = Teller(most=2)
+    free, told = hold(teller), list[int]()
+    for number in range(5):
+        teller.put(partial(told.append, number))
+    free.set()
+    teller.end(5.0)
+    assert told == [0, 1]
+    teller.put(lambda: told.append(5))
+    teller.end(5.0)
+    assert told == [0, 1, 5]
+    assert [line.partition(":")[0] for line in caplog.messages] == ["3 signals were not sent"]

@@ -11,7 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from django_jobs import bulk, options
+from django_jobs import bulk, checked
 from django_jobs.admin.filters import known_queues
 from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.exceptions import InvalidJob
@@ -32,7 +32,7 @@ class QueueInput(forms.TextInput):
 
 def _queue(value: str) -> None:
     try:
-        options.queue(value)
+        checked.queue(value)
     except InvalidJob as error:
         raise ValidationError(lazily(of(error))) from None
 

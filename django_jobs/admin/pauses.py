@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_jobs import options, pausable, pauses
+from django_jobs import checked, pausable, pauses
 from django_jobs.admin import shown
 from django_jobs.admin.addresses import address
 from django_jobs.admin.nav import may_pause
@@ -124,9 +124,9 @@ class PauseForm(_Form):
 
     def _check_name(self) -> None:
         if self.cleaned_data["kind"] == Pause.Kind.QUEUE:
-            options.queue(self.cleaned_data["called"])
+            checked.queue(self.cleaned_data["called"])
         else:
-            options.text(self.cleaned_data["called"], "type")
+            checked.text(self.cleaned_data["called"], "type")
 
     def _doubt(self) -> str:
         """Return what is to be asked of a name that nothing has; the form asks for a confirmation then."""

@@ -22,7 +22,7 @@ from django_jobs.admin.filters import known_queues, known_types
 from django_jobs.exceptions import InvalidJob
 from django_jobs.models.schedule import Schedule
 from django_jobs.queue.edited import restored
-from django_jobs.schedules import definition, overrides
+from django_jobs.schedules import definition, fields, overrides
 from django_jobs.texts import translated
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
     _Form = forms.ModelForm
 
-DURATIONS = tuple(definition.DURATIONS)
+DURATIONS = tuple(fields.DURATIONS)
 # The payload in two parts, which are fields of the form alone.
 FIELDS = ("name", *(name for name in overrides.FIELDS if name != "payload"))
 ARGUMENTS = ("args", "kwargs")

@@ -14,12 +14,14 @@ from django_jobs.alerts import log
 from django_jobs.alerts.look import BEYOND
 from django_jobs.conf import conf
 from django_jobs.models import Alert
+from django_jobs.receivers.guard import Guard
 
 
 def tell(alert: Alert) -> None:
     """Tell the first of what is to be told; raise whatever went wrong."""
     event, channel, value = alert.to_tell[0]
-    _CHANNELS[channel](alert, event, value)
+    with Guard(f"Telling an alert by {channel}"):
+        _CHANNELS[channel](alert, event, value)
 
 
 def sentence(alert: Alert, event: str, value: float) -> str:

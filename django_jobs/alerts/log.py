@@ -13,7 +13,7 @@ def alert(event: str, sentence: str, alert: Alert) -> None:
     say(level, "Alert %s: %s", event, sentence, extra={"alert_kind": alert.kind, "queue": alert.name or None})
 
 
-def not_told(channel: str, event: str, error: Exception, again: bool) -> None:
+def not_told(channel: str, event: str, error: BaseException, again: bool) -> None:
     rest = "it is tried again" if again else "it is given up"
     said = " ".join(str(error).split()) or type(error).__name__
     level = logging.WARNING if again else logging.ERROR

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, SystemCheckError
 from django.utils import timezone
 
-from django_jobs import durations, log, options, report_schedules
+from django_jobs import checked, durations, log, report_schedules
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, shown
 from django_jobs.models.clock import database_now
@@ -141,7 +141,7 @@ def schedule(name: str) -> Schedule:
 
 def schedules(names: Sequence[str]) -> list[Schedule]:
     """Return the schedules of these names."""
-    asked = [_checked(lambda text: options.text(text, "the name of a schedule"), name) for name in names]
+    asked = [_checked(lambda text: checked.text(text, "the name of a schedule"), name) for name in names]
     found = report_schedules.named(asked)
     for name in asked:
         if name not in found and name in report_schedules.only_in_code():
@@ -152,11 +152,11 @@ def schedules(names: Sequence[str]) -> list[Schedule]:
 
 
 def queue(value: str | None) -> str | None:
-    return None if value is None else _checked(options.queue, value)
+    return None if value is None else _checked(checked.queue, value)
 
 
 def type_name(value: str | None) -> str | None:
-    return None if value is None else _checked(lambda text: options.text(text, "--type"), value)
+    return None if value is None else _checked(lambda text: checked.text(text, "--type"), value)
 
 
 def sought(given: dict[str, Any]) -> Sought:
@@ -177,7 +177,7 @@ def sought(given: dict[str, Any]) -> Sought:
 
 
 def _text(value: str, name: str) -> str:
-    return _checked(lambda text: options.text(text, name), value)
+    return _checked(lambda text: checked.text(text, name), value)
 
 
 def _priority(value: str | None) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from django_jobs import notify, options
+from django_jobs import checked, notify
 from django_jobs.engines import engine
 from django_jobs.engines.causes import EDITED
 from django_jobs.exceptions import InvalidJob, StateConflict
@@ -40,8 +40,8 @@ def edit(
     when a value cannot be used; nothing is written then.
     """
     if priority is not None:
-        options.priority(priority)
-    moment = None if run_at is None else options.run_at(run_at)
+        checked.priority(priority)
+    moment = None if run_at is None else checked.run_at(run_at)
 
     def wanted(job: Any) -> tuple[dict[str, Any], list[str]]:
         values: dict[str, Any] = {}

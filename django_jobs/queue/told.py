@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.db import DatabaseError, connections, transaction
-from django.dispatch import Signal
+from django.db import transaction
 
 from django_jobs import log, registry, signals
 from django_jobs.engines.values import Claimed, NewJob, Terms
 from django_jobs.models import Job
+from django_jobs.receivers.guard import Guard, send
 
 Stored = tuple[int, Terms]
 _ENDS = (signals.job_finished, signals.job_retrying, signals.job_dead)
@@ -32,10 +31,6 @@ class End(NamedTuple):
     seconds: float
 
 
-class _Undone(Exception):
-    """A receiver's statement failed, so what receivers did in the caller's transaction is taken back."""
-
-
 def enqueues_are_heard() -> bool:
     return bool(signals.job_enqueued.receivers)
 
@@ -46,23 +41,10 @@ def ends_are_heard() -> bool:
 
 def enqueued(alias: str, jobs: Iterable[Stored]) -> None:
     """Tell of jobs that were stored; the caller's transaction, if there is one, stays usable whatever receivers do in it."""
-    if not connections[alias].in_atomic_block:
-        _tell_enqueued(alias, jobs)
-        return
-    try:
-        with suppress(_Undone), transaction.atomic(using=alias):
-            if any(isinstance(error, DatabaseError) for error in _tell_enqueued(alias, jobs)):
-                raise _Undone
-    except DatabaseError:  # one that a receiver has caught, and that has broken the savepoint
-        log.loop_failed("A receiver of job_enqueued")
-
-
-def _tell_enqueued(alias: str, jobs: Iterable[Stored]) -> list[Exception]:
-    return [
-        error
-        for job_id, terms in jobs
-        for error in _send(signals.job_enqueued, terms.type, job_id=job_id, queue=terms.queue, using=alias)
-    ]
+    with Guard("A receiver of job_enqueued") as guard:
+        for job_id, terms in jobs:
+            said = {"job_id": job_id, "job_type": terms.type, "queue": terms.queue, "using": alias}
+            guard.send(signals.job_enqueued, sender=registry.find(terms.type), **said)
 
 
 def fired(alias: str, made: Sequence[tuple[int | None, NewJob]]) -> None:
@@ -76,21 +58,20 @@ def _tell_fired(alias: str, jobs: Sequence[Stored]) -> None:
     for job_id, terms in jobs:
         enqueued(alias, [(job_id, terms)])
         said = {"job_id": job_id, "queue": terms.queue, "schedule": terms.schedule, "slot": terms.slot}
-        _send(signals.schedule_fired, terms.type, **said)
+        _send("schedule_fired", terms.type, said)
 
 
 def started(claimed: Claimed) -> None:
     said = {"job_id": claimed.id, "queue": claimed.queue, "attempt": claimed.attempts + 1, "run": claimed.token}
-    _send_guarded(signals.job_started, claimed.type, said)
+    _send_from_ours("job_started", claimed.type, said)
 
 
 def ended(end: End) -> None:
     said = end._asdict()
     job_type = said.pop("job_type")
-    signal = signals.job_retrying if end.status == Job.Status.READY else signals.job_finished
-    _send_guarded(signal, job_type, said)
+    _send_from_ours("job_retrying" if end.status == Job.Status.READY else "job_finished", job_type, said)
     if end.status in Job.DEAD_LETTERS:
-        _send_guarded(signals.job_dead, job_type, said)
+        _send_from_ours("job_dead", job_type, said)
 
 
 def when_committed(alias: str, tell: Callable[[], None]) -> None:
@@ -107,22 +88,21 @@ def post_by(way: Callable[[Callable[[], None]], None]) -> None:
     _way = way
 
 
-def _at_once(tell: Callable[[], None]) -> None:
+def at_once(tell: Callable[[], None]) -> None:
+    """The way of a process that has given no other."""
     tell()
 
 
-_way = _at_once
+_way = at_once
 
 
-def _send(signal: Signal, job_type: str, **said: Any) -> list[Exception]:
-    """Send a signal; return what receivers have raised, which Django has logged."""
-    answers = signal.send_robust(sender=registry.find(job_type), job_type=job_type, **said)
-    return [answer for _, answer in answers if isinstance(answer, Exception)]
+def _send(name: str, job_type: str, said: dict[str, Any]) -> None:
+    send(getattr(signals, name), name, sender=registry.find(job_type), job_type=job_type, **said)
 
 
-def _send_guarded(signal: Signal, job_type: str, said: dict[str, Any]) -> None:
+def _send_from_ours(name: str, job_type: str, said: dict[str, Any]) -> None:
     """Send a signal on a thread of ours, which also what is no Exception must not end."""
     try:
-        _send(signal, job_type, **said)
+        _send(name, job_type, said)
     except BaseException:
-        log.loop_failed("A receiver of a signal")
+        log.loop_failed(f"A receiver of {name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from django_jobs.models.schedule import Schedule
-from django_jobs.schedules.definition import DURATIONS
+from django_jobs.schedules.fields import DURATIONS
 
 FIELDS = (
     "type", "payload", "expression", "every", "timezone", "nonexistent", "ambiguous", "missed", "missed_grace",

@@ -9,7 +9,7 @@ from django.db import IntegrityError, connections, transaction
 
 from django_jobs import log
 from django_jobs.models.schedule import Schedule
-from django_jobs.schedules import code, definition
+from django_jobs.schedules import code, definition, fields
 from django_jobs.schedules import log as schedule_log
 from django_jobs.schedules.code import CodeSchedule
 from django_jobs.schedules.faults import said
@@ -49,7 +49,7 @@ def _checked(found: CodeSchedule) -> Schedule:
     wanted = unsaved(found)
     # Before the fields make of a value what they take: in code a number is none as text.
     definition.normalise(wanted)
-    if wrong := {**definition.faults(wanted), **definition.choices(wanted)}:
+    if wrong := {**definition.faults(wanted), **fields.choices(wanted)}:
         raise ValidationError(wrong)
     wanted.clean_fields()
     return wanted

@@ -15,7 +15,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections
+from django.dispatch import Signal
 
 from django_jobs import log
 from django_jobs.context import current
@@ -84,7 +84,7 @@ def _begin(path: str) -> _Begun:
         return _begun[key]  # an atomic one is tried again, in place
     result = results.running(context.job_id)
     found = _begun[key] = _Begun(result, type(task_backends[result.backend]), time.monotonic())
-    task_started.send_robust(sender=found.sender, task_result=result)
+    _send(task_started, "task_started", found)
     return found
 
 
@@ -101,7 +101,6 @@ def ended(claimed: Claimed, outcome: Done | Settlement) -> None:
 
 def _finish(begun: _Begun, outcome: Done | Settlement) -> None:
     from django_jobs.engines.values import Done
-    from django_jobs.workers.connections import discard, left_open
 
     error: BaseException | None = None
     if isinstance(outcome, Done):
@@ -117,10 +116,7 @@ def _finish(begun: _Begun, outcome: Done | Settlement) -> None:
     values["finished_at"] = begun.result.last_attempted_at + elapsed
     for name, value in values.items():
         object.__setattr__(begun.result, name, value)
-    before = left_open()
     _send_finished(begun, error)
-    for alias in set(left_open()).difference(before):
-        discard(connections[alias])  # a receiver's is no fault of the next job
 
 
 def _said(outcome: Settlement) -> ErrorText:
@@ -134,12 +130,18 @@ def _said(outcome: Settlement) -> ErrorText:
 def _send_finished(begun: _Begun, error: BaseException | None) -> None:
     """Send it while the error is being handled, if there was one: receivers ask sys.exc_info()."""
     if error is None:
-        task_finished.send_robust(sender=begun.sender, task_result=begun.result)
+        _send(task_finished, "task_finished", begun)
         return
     traceback = error.__traceback__
     try:
         raise error
     except BaseException:
-        task_finished.send_robust(sender=begun.sender, task_result=begun.result)
+        _send(task_finished, "task_finished", begun)
     finally:
         error.__traceback__ = traceback  # the log is to show it as it was
+
+
+def _send(signal: Signal, name: str, begun: _Begun) -> None:
+    from django_jobs.receivers.guard import send
+
+    send(signal, name, sender=begun.sender, task_result=begun.result)

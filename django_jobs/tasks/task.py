@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_jobs.backoff import Backoff
-from django_jobs.options import UNSET, _Unset, reject_unknown
+from django_jobs.checked import reject_unknown
+from django_jobs.options import UNSET, _Unset
 from django_jobs.tasks.api import Task
 from django_jobs.tasks.options import OF_TYPE, OWN, USING
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from typing import Any
 
-from django_jobs import options as job_options
-from django_jobs import registry
+from django_jobs import checked, registry
 from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.options import Define, Enqueue
 from django_jobs.registry import JobType
@@ -85,7 +84,7 @@ def _register(task: Any, alias: str, job_type: JobType) -> None:
 def _job_type(task: Any, alias: str, given: Mapping[str, Any]) -> JobType:
     for fault in options.problems(given):
         raise UnusableBackend(f"{task.module_path}: TASKS[{alias!r}]: {fault}")
-    path = job_options.text(task.module_path, "the path of the task")
+    path = checked.text(task.module_path, "the path of the task")
     if inspect.isgeneratorfunction(task.func) or inspect.isasyncgenfunction(task.func):
         raise InvalidJobType("it is a generator function; return a list instead of yielding.")
     found = _type_options(task, path, given)
@@ -94,8 +93,8 @@ def _job_type(task: Any, alias: str, given: Mapping[str, Any]) -> JobType:
         function=running.function_of(task.func, path, task.takes_context),
         signature=inspect.signature(task.func),
         takes_context=task.takes_context,
-        queue=job_options.queue(task.queue_name),
-        priority=job_options.priority(int(task.priority)),
+        queue=checked.queue(task.queue_name),
+        priority=checked.priority(int(task.priority)),
         max_attempts=found.max_attempts,
         backoff=found.backoff,
         timeout=found.timeout,

@@ -101,13 +101,13 @@ class _Loop(threading.Thread):
         event, channel, _value = alert.to_tell[0]
         alert_log.not_told(channel, event, error, again)
 
-    def _try_to_tell(self, alert: Alert) -> Exception | None:
+    def _try_to_tell(self, alert: Alert) -> BaseException | None:
         # A receiver of the project may use its databases: it has connections as the project sets them up, and leaves none.
         connections.close_all()
         self.is_outside = True
         try:
             channels.tell(alert)
-        except Exception as error:
+        except BaseException as error:  # also a SystemExit, which would end this thread
             return error
         finally:
             self.is_outside = False

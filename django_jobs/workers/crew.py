@@ -6,7 +6,6 @@ import signal
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from django_jobs import log
@@ -15,73 +14,15 @@ from django_jobs.workers import posix
 from django_jobs.workers.channel import Channel
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.fallen import Child, Fallen
+from django_jobs.workers.places import Place, Post
 from django_jobs.workers.plan import Plan
-from django_jobs.workers.seats import Phase, Region, Seat, SeatMap, State
+from django_jobs.workers.seats import Phase, Seat, SeatMap, State
 from django_jobs.workers.template import fork_template
 from django_jobs.workers.waking import Waker
 
-QUICK_DEATH_SECONDS = 10.0
-LONGEST_RESTART_PAUSE = 30.0
 SHORTEST_TEMPLATE_PATIENCE = 5.0
 END_SECONDS = 5.0
 TEMPLATE_DIED = "the template process died"
-
-
-@dataclass(slots=True)
-class Post:
-    """One of the PROCESSES that are wanted, across those that fill it. One that is to be replaced has left its post.
-
-    A `solo` one is filled only while a suspect is to be run.
-    """
-
-    solo: bool = False
-    place: Place | None = None
-    start_after: float = 0.0
-    quick_deaths: int = 0
-
-    def leave(self) -> None:
-        self.place = None
-        self.start_after, self.quick_deaths = 0.0, 0
-
-    def delay_start(self, started_at: float, worked: bool = False) -> None:
-        """The first replacements come at once; a process that keeps dying at its start is given more and more time."""
-        now = time.monotonic()
-        self.place = None
-        quick = not worked and now - started_at < QUICK_DEATH_SECONDS
-        self.quick_deaths = self.quick_deaths + 1 if quick else 0
-        deaths = self.quick_deaths
-        self.start_after = now + (0.0 if deaths <= 2 else min(0.5 * 2 ** (deaths - 3), LONGEST_RESTART_PAUSE))
-
-
-@dataclass(slots=True)
-class Place:
-    """Where a worker process lives: a region of the seats, and a doorbell. There are more places than posts.
-
-    Those for solo processes are kept for them: neither kind waits for the other.
-    """
-
-    index: int
-    region: Region
-    solo: bool = False
-    post: Post | None = None
-    child: Child | None = None
-    # Asked of the template and not answered: the incarnation to come.
-    starting: str | None = None
-    started_at: float = 0.0
-    # When it last had a reason not to answer.
-    excused_at: float = 0.0
-    draining_since: float | None = None
-    killed_for: str = ""
-    # A run kept the interpreter from all others when it was killed.
-    held: bool = False
-
-    @property
-    def is_free(self) -> bool:
-        return self.child is None and self.starting is None
-
-    @property
-    def running(self) -> int:
-        return sum(seat.state is State.RUNNING for seat in self.region.seats())
 
 
 class Crew:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 
 from django_jobs import log
-from django_jobs.workers.crew import Crew, Place
+from django_jobs.workers.crew import Crew
+from django_jobs.workers.places import Place
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, Seat, State
 

@@ -12,7 +12,6 @@ from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import RELEASED, STOPPED, TOO_LATE
 from django_jobs.engines.values import Claimed, Done, Settlement
 from django_jobs.queue import told
-from django_jobs.workers.connections import discard_open_transactions
 from django_jobs.workers.seats import Region
 
 LOST = "lost lease"
@@ -134,13 +133,11 @@ def _said(outcome: Settlement) -> str:
 
 
 def _tell(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> None:
-    """Tell of the runs that ended; what receivers leave on this thread, which writes outcomes, is thrown away."""
     for item in part:
         status = statuses[item.claimed.id]
         if status != LOST and not (isinstance(item.outcome, Settlement) and item.outcome.cause in NO_RUN):
             told.ended(_end(item, status))
             region.tick_writes()
-    discard_open_transactions()
 
 
 def _end(item: Ended, status: str) -> told.End:

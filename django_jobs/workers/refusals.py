@@ -13,6 +13,7 @@ from typing import Any
 from django.db import DatabaseError, connections
 
 from django_jobs.exceptions import AtomicBroken
+from django_jobs.receivers.guard import calling
 
 # Possessive: what is no comment to the end is not tried again from its middle, which takes for ever with many of them.
 _COMMENTS = r"(?:\s|--[^\n]*+(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/|\(|;)*+"
@@ -108,7 +109,8 @@ def refusing(
 
     def refuse(why: str) -> None:
         error = AtomicBroken(why)
-        broken(error)  # the function may catch it
+        if not calling():  # what is refused a receiver is no fault of the run's
+            broken(error)  # the function may catch it
         raise error
 
     with ExitStack() as stack:

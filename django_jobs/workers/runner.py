@@ -108,7 +108,6 @@ class Runner:
 
     def _tell_started(self, claimed: Claimed) -> None:
         told.started(claimed)
-        discard_open_transactions()
         watch_connections(self._engine.alias)  # what a receiver broke is not the run's doing
 
     def _called(

@@ -15,7 +15,7 @@ from django_jobs.engines import engine
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.queue import told
 from django_jobs.schedules import log as schedule_log
-from django_jobs.workers import posix, stacks
+from django_jobs.workers import posix, stacks, teller
 from django_jobs.workers.connections import configure_connections, longest_wait
 from django_jobs.workers.crew import Crew
 from django_jobs.workers.doorbell import Doorbell
@@ -31,7 +31,6 @@ from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
 from django_jobs.workers.scheduler import Scheduler
 from django_jobs.workers.seats import SeatMap, State
-from django_jobs.workers.teller import Teller
 
 TICK_SECONDS = 0.5
 # Regions of the seats, and doorbells, for processes that are being replaced: two for each that is wanted, one for a solo
@@ -42,9 +41,6 @@ SUMMARY_SECONDS = 1.0
 BEGIN_SECONDS = 1.0
 # With the database cut off, what is left to write is given up then: the whole stop takes the grace and five seconds.
 END_SECONDS = 4.0
-
-# What is still to be told then is given so long.
-TELL_SECONDS = 1.0
 
 CLEAN, REFUSED, RUNS_CUT, DATABASE_AWAY = 0, 2, 3, 4
 
@@ -69,7 +65,7 @@ class Supervisor:
         self._scheduler = Scheduler(self._engine, plan.settings, outage) if plan.schedule else None
         self._listener = Listener(self._engine, plan, outage, self._crew.waker)
         self._maintenance = Maintenance(self._engine, plan.settings, outage)
-        self._teller = Teller()
+        self._teller = teller.Teller()
         self._refusal = ""
         self._signals: list[int] = []
         self._stop_deadline: float | None = None
@@ -181,8 +177,10 @@ class Supervisor:
 
     def _restore_template(self) -> None:
         """Fork a new template as soon as our threads have ended, since a fork copies no other thread."""
-        if self._end_beside(TICK_SECONDS) and self._heart.end(TICK_SECONDS):
+        self._teller.pause(0.0)
+        if self._end_beside(TICK_SECONDS) and self._teller.pause(TICK_SECONDS) and self._heart.end(TICK_SECONDS):
             self._crew.fork_template()
+            self._teller.resume()
             self._heart.start()
             self._start_beside()
             self._bell.ring()  # for the processes to be started
@@ -273,7 +271,7 @@ class Supervisor:
         began = time.monotonic()
         self._end_beside(END_SECONDS / 2)
         all_back = self._heart.end(began + END_SECONDS - time.monotonic())
-        self._teller.end(TELL_SECONDS)
+        self._teller.end(teller.END_SECONDS)
         self._crew.dismiss_template()
         if self._heart.cut_off:
             code = DATABASE_AWAY

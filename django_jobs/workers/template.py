@@ -18,6 +18,7 @@ from django.db import connections
 from django_jobs import log, tracing
 from django_jobs.engines import engine
 from django_jobs.logging import say_in_runs
+from django_jobs.queue import told
 from django_jobs.workers import posix, stacks
 from django_jobs.workers.channel import Channel
 from django_jobs.workers.connections import configure_connections
@@ -47,6 +48,7 @@ def fork_template(plan: Plan, seats: SeatMap, doorbells: list[Doorbell]) -> tupl
         theirs.close()
         return pid, Channel(ours)
     ours.close()
+    told.post_by(told.at_once)  # the thread that tells is the supervisor's, and its lock may have been held
     _run_forked(lambda: _Template(plan, seats, doorbells, Channel(theirs)).serve())
     raise AssertionError("a forked process came back")
 

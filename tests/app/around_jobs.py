@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from django.dispatch import receiver
 
 from django_jobs import Context, job
 from django_jobs.models import Job
-from django_jobs.signals import job_retrying, job_started
+from django_jobs.signals import job_retrying, job_started, schedule_fired
 
 logger = logging.getLogger("tests.around")
 
@@ -52,3 +53,11 @@ if "DJANGO_JOBS_TEST_LOGGING" in os.environ:
     @receiver(job_retrying)
     def _say_lost(sender: object, cause: str, **said: object) -> None:
         logging.getLogger("tests").warning("told that it %s", cause)
+
+
+if "DJANGO_JOBS_TEST_STUCK_RECEIVER" in os.environ:
+
+    @receiver(schedule_fired)
+    def _hang(sender: object, **said: object) -> None:
+        logger.warning("hears of a slot")
+        threading.Event().wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
 from django_jobs.workers.seats import SeatMap
+from django_jobs.workers.teller import Teller
 from django_jobs.workers.worker import Worker
 from django_jobs.workers.writer import Writer
 from tests.app.jobs import nothing
@@ -123,6 +125,19 @@ def desk(engine: Engine, timeout: float = 5.0, given: Callable[[Desk], None] | N
     finally:
         found.writer.finish()
         connections[engine.alias].close()
+
+
+def hold(teller: Teller) -> threading.Event:
+    """Have it be with a receiver that comes back when the event is set."""
+    begun, free = threading.Event(), threading.Event()
+
+    def receive() -> None:
+        begun.set()
+        free.wait()
+
+    teller.put(receive)
+    begun.wait()
+    return free
 
 
 def raised(job: Claimed, error: str = "it failed", **values: Any) -> Settlement:

@@ -11,9 +11,10 @@ import pytest
 from django_jobs import Backoff
 from django_jobs.engines.base import Engine
 from django_jobs.models import Job
-from django_jobs.workers.crew import LONGEST_RESTART_PAUSE, Crew, Place
+from django_jobs.workers.crew import Crew
 from django_jobs.workers.draining import Drainer
 from django_jobs.workers.fallen import Fallen
+from django_jobs.workers.places import LONGEST_RESTART_PAUSE, Place
 from django_jobs.workers.seats import Phase, SeatMap, State
 from tests.app.jobs import choose_error, nothing
 from tests.processes.common import with_tables

@@ -70,8 +70,9 @@ def applications(alias: str) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_makes_the_job_of_each_second_and_ends_with_0_when_told_to(tree: Tree, number: int) -> None:
     make(tree)
-    scheduler = tree.start_scheduler()
+    scheduler = tree.start_scheduler(env={"DJANGO_JOBS_TEST_STUCK_RECEIVER": "1"})
     found = wait_for_more(tree, 4)
+    assert len(lines(scheduler, "hears of a slot")) == 1
     begun = time.monotonic()
     scheduler.signal(number)
     assert scheduler.wait() == 0

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
+import socket
 import struct
+import threading
 import time
 from typing import Any
 
 import pytest
 
-from django_jobs.workers.crew import Place
+from django_jobs.queue import told
+from django_jobs.workers import supervisor as module
+from django_jobs.workers import template
 from django_jobs.workers.fallen import Child
+from django_jobs.workers.places import Place
 from django_jobs.workers.seats import State
 from django_jobs.workers.supervisor import Supervisor
-from tests.processes.parts import plan
+from django_jobs.workers.teller import Teller
+from tests.processes.parts import hold, plan
 
 HANG = 6.0
 
@@ -115,6 +123,67 @@ def test_nobody_is_replaced_while_the_database_is_away_or_twice(
     assert watched.look()
     watched.place.killed_for = "its process did not answer"
     assert not watched.look()
+
+
+# Its threads, and the fork.
+
+
+@pytest.fixture
+def forks(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Have no thread be started but that of the Teller, and nothing be forked; return whether that was there at each fork."""
+    found: list[bool] = []
+    monkeypatch.setattr(module, "TICK_SECONDS", 0.02)
+    monkeypatch.setattr(watched.supervisor._heart, "start", lambda: None)
+    monkeypatch.setattr(watched.supervisor._heart, "end", lambda timeout: True)
+    monkeypatch.setattr(watched.supervisor, "_start_beside", lambda: None)
+    monkeypatch.setattr(
+        watched.supervisor._crew,
+        "fork_template",
+        lambda: found.append("django_jobs-teller" in {thread.name for thread in threading.enumerate()}),
+    )
+    return found
+
+
+def test_who_tells_signals_has_ended_when_the_template_is_forked_and_goes_on_after_it(
+    watched: Watched, forks: list[bool]
+) -> None:
+    supervisor, heard = watched.supervisor, list[int]()
+    free = hold(supervisor._teller)
+    supervisor._teller.put(lambda: heard.append(1))
+    supervisor._restore_template()
+    assert forks == []
+    free.set()
+    supervisor._teller._thread.join(5.0)
+    assert heard == []
+    supervisor._restore_template()
+    assert forks == [False]
+    supervisor._teller.end(5.0)
+    assert heard == [1]
+
+
+def test_a_receiver_that_does_not_come_back_keeps_no_worker_from_being_started(
+    watched: Watched, forks: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.supervisor._teller = Teller(patience=0.03)
+    free = hold(watched.supervisor._teller)
+    while not forks:
+        watched.supervisor._restore_template()
+    free.set()
+    assert forks == [True]
+    assert "A receiver of a signal has not come back for 0.03 s" in caplog.text
+
+
+def test_a_forked_process_tells_signals_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "_way", Teller().put)
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(socket, "socketpair", lambda: (ours, theirs))
+    ways: list[Any] = []
+    monkeypatch.setattr(template, "_run_forked", lambda main: ways.append(told._way))
+    with theirs, pytest.raises(AssertionError, match="came back"):
+        template.fork_template(None, None, [])  # type: ignore[arg-type]
+    assert ways == [told.at_once]
 
 
 # Its scheduler.

@@ -107,19 +107,27 @@ def test_receivers_are_told_within_the_error_and_the_framework_logs_it(
     ]
 
 
-def test_a_receiver_that_raises_or_leaves_a_transaction_open_changes_nothing(engine: Engine) -> None:
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_receiver_that_fails_or_leaves_a_transaction_open_changes_nothing(
+    engine: Engine, atomic: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(**kwargs: Any) -> None:
-        raise LookupError
+        with engine.connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM nowhere")
 
     def leave_open(**kwargs: Any) -> None:
         transaction.atomic(using=engine.alias).__enter__()
 
-    result = app_tasks.nothing.enqueue()
-    with heard(enqueued=fail, started=fail, finished=leave_open):
-        assert run(engine) == ["done"]
-    assert not engine.connection.in_atomic_block
-    result.refresh()
-    assert result.status == TaskResultStatus.SUCCESSFUL
+    for started in (fail, leave_open):
+        with options(atomic=atomic), heard(enqueued=fail, started=started, finished=leave_open):
+            with transaction.atomic(using=engine.alias):
+                result = app_tasks.nothing.enqueue()
+            assert run(engine) == ["done"]
+        assert not engine.connection.in_atomic_block
+        result.refresh()
+        assert result.status == TaskResultStatus.SUCCESSFUL
+    for signal in ("task_started", "task_finished"):
+        assert f"A receiver of {signal} left a transaction open on the database {engine.alias!r}" in caplog.text
 
 
 def test_an_atomic_task_takes_effect_with_the_end_of_its_job(engine: Engine) -> None:

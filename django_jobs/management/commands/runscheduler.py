@@ -8,8 +8,10 @@ from django_jobs.conf import conf
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.management.given import Checked, refuse, show_log
+from django_jobs.queue import told
 from django_jobs.schedules import log as schedule_log
 from django_jobs.tasks import discovery
+from django_jobs.workers import teller
 from django_jobs.workers.connections import configure_connections
 from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.outage import Outage
@@ -41,15 +43,17 @@ class Command(Checked):
 
 def _run(scheduler: Scheduler) -> int:
     # A pipe and no event, whose lock the handler might find taken by the very thread that it interrupts.
-    told = Doorbell()
+    bell, beside = Doorbell(), teller.Teller()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.ring())
+        signal.signal(number, lambda *_: bell.ring())
+    told.post_by(beside.put)
     scheduler.start()
-    while not told.wait(LOOK_SECONDS):
+    while not bell.wait(LOOK_SECONDS):
         if scheduler.refused:
             refuse(scheduler.refused)
         scheduler.revive()
     scheduler.end(END_SECONDS)
+    beside.end(teller.END_SECONDS)
     code = DATABASE_AWAY if scheduler.cut_off else CLEAN
     schedule_log.scheduler_ended(code)
     return code
