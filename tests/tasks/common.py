@@ -11,6 +11,7 @@ from django.test import override_settings
 from django_jobs.context import Context
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed
+from django_jobs.workers import calling
 from django_jobs.workers.ended import Ended, store
 from django_jobs.workers.runner import Runner
 from tests.processes.parts import SETTINGS, claim
@@ -24,15 +25,7 @@ def options(**given: Any) -> override_settings:
 
 
 def context_of(claimed: Claimed) -> Context:
-    return Context(
-        job_id=claimed.id,
-        attempt=claimed.attempts + 1,
-        run=claimed.token,
-        idempotency_key=claimed.idempotency_key or f"job:{claimed.id}",
-        slot=None,
-        stop_asked=lambda: False,
-        report=lambda progress: None,
-    )
+    return calling.context_of(claimed, lambda: False, lambda progress: None)
 
 
 def run(engine: Engine, count: int = 1) -> list[str]:

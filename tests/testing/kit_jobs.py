@@ -117,6 +117,11 @@ def cancelled_by_itself(context: Context) -> bool:
     return not before and context.should_stop
 
 
+@job(takes_context=True)
+def describe_itself(context: Context, key: str, *, number: int = 1) -> list[Any]:
+    return [context.job_type, context.queue, context.arguments]
+
+
 @job
 def again() -> None:
     again.enqueue()

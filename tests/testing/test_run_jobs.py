@@ -141,6 +141,13 @@ def test_effects_and_async_handlers_work_as_in_a_worker(both: bool, engine: Engi
 
 
 @alone
+def test_a_run_is_told_of_its_job_as_by_a_worker(engine: Engine) -> None:
+    job = jobs.describe_itself.using(queue="mail").enqueue("x", number=2)
+    run_jobs()
+    assert job.refresh().result == [jobs.describe_itself.name, "mail", {"key": "x", "number": 2}]
+
+
+@alone
 def test_a_job_that_is_cancelled_while_it_runs_is_told_so(engine: Engine) -> None:
     job = jobs.cancelled_by_itself.enqueue()
     assert [one.status for one in run_jobs()] == ["cancelled"]
