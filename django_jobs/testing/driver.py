@@ -186,10 +186,13 @@ class Driver:
             )
         )
 
-    def run_next(self, fault: Fault | None = None) -> Ran | None:
-        """Run the next job that is due, if there is any, and have it meet a fault."""
+    def run_next(self, job_id: int, fault: Fault | None = None) -> Ran | None:
+        """Run the one job that is due, if it is, and have it meet a fault."""
         claimed = self._claim()
-        return None if claimed is None else self.run(claimed, raise_errors=False, fault=fault)
+        if claimed is None:
+            return None
+        assert claimed.id == job_id, f"job {claimed.id} was claimed, and job {job_id} was to be"
+        return self.run(claimed, raise_errors=False, fault=fault)
 
     def run(self, claimed: Claimed, raise_errors: bool, fault: Fault | None = None) -> Ran:
         job_type = registry.find(claimed.type)
