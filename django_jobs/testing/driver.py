@@ -31,6 +31,7 @@ from django_jobs.testing import faults
 from django_jobs.testing.clock import advance
 from django_jobs.testing.engines import engine_in_test, meeting, take_back
 from django_jobs.testing.faults import Fault, WorkerLost
+from django_jobs.testing.guard import refuse_outside_of_tests
 from django_jobs.testing.ran import LOST, Ran, pass_on, raise_error, ran_by
 from django_jobs.testing.runs import LABEL, OneRun
 from django_jobs.testing.transactions import refuse_open_transaction
@@ -76,7 +77,9 @@ def run_jobs(
     refuse_event_loop("run_jobs", "await sync_to_async(run_jobs)(...)")
     if is_running():
         raise JobsError("run_jobs() was called in a job that it runs; what that enqueues is run after it anyway.")
-    refuse_open_transaction(jobs_alias(), "run_jobs()")
+    alias = jobs_alias()
+    refuse_outside_of_tests(alias, "run_jobs()")
+    refuse_open_transaction(alias, "run_jobs()")
     names = None if types is None else tuple(found.name for found in types)
     driver = Driver(types=names, queues=None if queues is None else tuple(queues), schedules=schedules)
     with driver.working():

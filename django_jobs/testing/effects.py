@@ -18,6 +18,7 @@ from django_jobs.models import Job
 from django_jobs.models.clock import for_row
 from django_jobs.testing.driver import Driver
 from django_jobs.testing.faults import Fault
+from django_jobs.testing.guard import refuse_outside_of_tests
 from django_jobs.testing.ran import LOST, Ran
 from django_jobs.testing.transactions import refuse_open_transaction
 
@@ -41,6 +42,7 @@ def assert_takes_effect_once(job: Job, effect: Callable[[], Any] | None = None, 
     """
     if isinstance(replays, bool) or not isinstance(replays, int) or replays < 1:
         raise InvalidJob(f"assert_takes_effect_once(replays={shown(replays)}): give a whole number from 1 on.")
+    refuse_outside_of_tests(jobs_alias(), "assert_takes_effect_once()")
     refuse_open_transaction(jobs_alias(), "assert_takes_effect_once()")
     looked: Callable[[], Any] = effect or (lambda: _all_there_is(job))
     with _alone(job) as driver:

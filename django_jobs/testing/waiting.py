@@ -14,6 +14,7 @@ from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.models import Job
 from django_jobs.models.clock import database_now
 from django_jobs.registry import JobType
+from django_jobs.testing.guard import refuse_outside_of_tests
 
 # Between a test's reading of a clock and the statement that stored the job.
 NEARLY = timedelta(seconds=5)
@@ -76,6 +77,7 @@ def enqueued(
     """
     wanted = _wanted(job, args, kwargs, key, queue, run_at, delay)
     alias = jobs_alias()
+    refuse_outside_of_tests(alias, "enqueued()")
     now = database_now(alias)
     return [found for found in Job.objects.using(alias).ready().order_by("pk") if wanted.fits(found, now)]
 

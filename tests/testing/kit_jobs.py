@@ -139,5 +139,11 @@ def enqueue_step(key: str) -> None:
 
 
 @job
+def enqueue_and_look(key: str) -> str:
+    """Tell what a job came to as soon as it was enqueued."""
+    return str(step.enqueue(key).refresh().status)
+
+
+@job
 def with_default(key: str, number: int = 1) -> None:
     effect(key)
