@@ -18,8 +18,7 @@ from django_jobs.options import Enqueue
 from django_jobs.registry import JobType
 from django_jobs.tasks import options, running
 from django_jobs.tasks.task import own_options
-
-META = "task"
+from django_jobs.tasks.values import META
 
 
 @dataclass(slots=True)

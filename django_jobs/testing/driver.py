@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
-from typing import Any
 
 from django.db import transaction
 
 from django_jobs import registry
 from django_jobs.conf import conf
-from django_jobs.decorators import JobFunction
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import DATABASE_ERRORS
 from django_jobs.engines.causes import DATABASE_AWAY, DIED
@@ -31,6 +29,7 @@ from django_jobs.testing import faults
 from django_jobs.testing.clock import advance
 from django_jobs.testing.engines import engine_in_test, meeting, take_back
 from django_jobs.testing.faults import Fault, WorkerLost
+from django_jobs.testing.given import Type, type_of
 from django_jobs.testing.guard import refuse_outside_of_tests
 from django_jobs.testing.ran import LOST, Ran, pass_on, raise_error, ran_by
 from django_jobs.testing.runs import LABEL, OneRun
@@ -50,7 +49,7 @@ _running = threading.local()
 def run_jobs(
     *,
     most: int | None = None,
-    types: Sequence[JobFunction[..., ..., Any]] | None = None,
+    types: Sequence[Type] | None = None,
     queues: Sequence[str] | None = None,
     ahead: timedelta = timedelta(0),
     schedules: bool = False,
@@ -59,7 +58,8 @@ def run_jobs(
     """Run the jobs that are due, and those that become due by it, until none is; return the runs in their order.
 
     It takes one job after the other, the higher priorities first, on the test's own connection, also inside the transaction of
-    a TestCase. `most`: runs after which it stops; `types`, `queues`: only these. `ahead`: run what becomes due within so
+    a TestCase. `most`: runs after which it stops; `types`, `queues`: only these; a type is a job
+    function, a task, or a name. `ahead`: run what becomes due within so
     long, as retries, delays and snoozes, by moving the clock from one to the next, and to its end. `schedules`: have
     the jobs of schedules made as well, those of the code from the first such call on.
 
@@ -80,7 +80,7 @@ def run_jobs(
     alias = jobs_alias()
     refuse_outside_of_tests(alias, "run_jobs()")
     refuse_open_transaction(alias, "run_jobs()")
-    names = None if types is None else tuple(found.name for found in types)
+    names = None if types is None else tuple(type_of(each, "run_jobs(types=...)").name for each in types)
     driver = Driver(types=names, queues=None if queues is None else tuple(queues), schedules=schedules)
     with driver.working():
         return driver.drain(MOST_RUNS if most is None else most, ahead, raise_errors, bounded=most is not None)

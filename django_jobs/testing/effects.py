@@ -13,11 +13,12 @@ from django.core import mail
 from django.db import connections, router
 
 from django_jobs.engines import jobs_alias
-from django_jobs.exceptions import InvalidJob, shown
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.models import Job
 from django_jobs.models.clock import for_row
 from django_jobs.testing.driver import Driver
 from django_jobs.testing.faults import Fault
+from django_jobs.testing.given import TaskResult, Type, job_of
 from django_jobs.testing.guard import refuse_outside_of_tests
 from django_jobs.testing.ran import LOST, Ran
 from django_jobs.testing.transactions import refuse_open_transaction
@@ -28,11 +29,14 @@ FAR = datetime(9000, 1, 1, tzinfo=UTC)
 Seen = dict[str, Any]
 
 
-def assert_takes_effect_once(job: Job, effect: Callable[[], Any] | None = None, *, replays: int = 2) -> Ran:
+def assert_takes_effect_once(
+    job: Job | TaskResult | Type, effect: Callable[[], Any] | None = None, *, replays: int = 2
+) -> Ran:
     """Run a job that waits, `replays` times more than once, and raise AssertionError unless it has one effect.
 
-    Of each run but the last the end cannot be stored, as its database is away when the function has returned; of an atomic
-    job all is rolled back with it, what another one has committed stays.
+    `job` is what `enqueue` returned, or a type of which one job waits. Of each run but the last the end cannot be stored, as its
+    database is away when the function has returned; of an atomic job all is rolled back with it, what another one has
+    committed stays.
 
     What `effect` returns, as `lambda: Order.objects.filter(paid=True).count()`, has to change in one of the runs and to
     stay as it is in all others. Without it that is looked at in all rows of the project's models on the jobs' database,
@@ -44,6 +48,14 @@ def assert_takes_effect_once(job: Job, effect: Callable[[], Any] | None = None, 
         raise InvalidJob(f"assert_takes_effect_once(replays={shown(replays)}): give a whole number from 1 on.")
     refuse_outside_of_tests(jobs_alias(), "assert_takes_effect_once()")
     refuse_open_transaction(jobs_alias(), "assert_takes_effect_once()")
+    if effect is not None and not callable(effect):
+        raise InvalidJobType(
+            f"assert_takes_effect_once(effect={shown(effect)}): give a function, as lambda: len(mail.outbox)."
+        )
+    return _run_again(job_of(job, "assert_takes_effect_once()"), effect, replays)
+
+
+def _run_again(job: Job, effect: Callable[[], Any] | None, replays: int) -> Ran:
     looked: Callable[[], Any] = effect or (lambda: _all_there_is(job))
     with _alone(job) as driver:
         seen = [looked()]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_jobs import registry
-from django_jobs.decorators import JobFunction
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.models import Job
 from django_jobs.models.clock import database_now
 from django_jobs.registry import JobType
+from django_jobs.tasks.values import META, plain
+from django_jobs.testing.given import Type, type_of
 from django_jobs.testing.guard import refuse_outside_of_tests
 
 # Between a test's reading of a clock and the statement that stored the job.
@@ -60,7 +60,7 @@ class _Wanted:
 
 
 def enqueued(
-    job: JobFunction[..., ..., Any] | str | None = None,
+    job: Type | None = None,
     *,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -71,7 +71,7 @@ def enqueued(
 ) -> list[Job]:
     """Return the jobs that wait to be run, also again, in the order in which they were enqueued.
 
-    `job`: a job function or the name of its type. With `args` or `kwargs` all arguments have to be these, by whatever way
+    `job`: a job function, a task, or the name of a type. With `args` or `kwargs` all arguments have to be these, by whatever way
     they are given to the function; `mock.ANY` is equal to any. `run_at` and `delay`, which counts from now, may be five
     seconds off.
     """
@@ -83,7 +83,7 @@ def enqueued(
 
 
 def assert_enqueued(
-    job: JobFunction[..., ..., Any] | str | None = None,
+    job: Type | None = None,
     *,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -110,7 +110,7 @@ def assert_enqueued(
 
 
 def _wanted(job: Any, args: Any, kwargs: Any, key: Any, queue: Any, run_at: Any, delay: Any) -> _Wanted:
-    job_type = None if job is None else _type_of(job)
+    job_type = None if job is None else type_of(job, "enqueued()")
     if (args is not None or kwargs is not None) and job_type is None:
         raise InvalidJob("Arguments were given without a job; say of which type: enqueued(send_receipt, args=[42]).")
     if isinstance(args, str) or not isinstance(args, Sequence | None):
@@ -131,19 +131,10 @@ def _wanted(job: Any, args: Any, kwargs: Any, key: Any, queue: Any, run_at: Any,
     )
 
 
-def _type_of(job: JobFunction[..., ..., Any] | str) -> JobType:
-    if isinstance(job, JobFunction):
-        return job.job_type
-    found = registry.find(job) if isinstance(job, str) else None
-    if found is None:
-        raise InvalidJob(
-            f"{shown(job)} is no job function and no name of a type; known are {', '.join(registry.names())}."
-        )
-    return found
-
-
 def _asked(job_type: JobType, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     try:
+        if META in job_type.meta:  # a task's are stored as the framework makes them JSON
+            args, kwargs = plain(args), plain(kwargs)
         return _bound(job_type, args, kwargs)
     except TypeError as error:
         call = f"{job_type.name}{_call(args, kwargs)}"
