@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django_jobs import options
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.models import Job
-from django_jobs.models.clock import database_now
+from django_jobs.models.clock import database_now, from_row
 from django_jobs.registry import JobType
 from django_jobs.tasks.values import META, plain
 from django_jobs.testing.given import Type, type_of
@@ -46,8 +47,8 @@ class _Wanted:
             and self._has_arguments(job)
             and self.key in (None, job.idempotency_key)
             and self.queue in (None, job.queue)
-            and (self.run_at is None or abs(job.run_at - self.run_at) <= NEARLY)
-            and (self.delay is None or abs(job.run_at - now - self.delay) <= NEARLY)
+            and (self.run_at is None or abs(_due(job) - self.run_at) <= NEARLY)
+            and (self.delay is None or abs(_due(job) - now - self.delay) <= NEARLY)
         )
 
     def _has_arguments(self, job: Job) -> bool:
@@ -126,9 +127,13 @@ def _wanted(job: Any, args: Any, kwargs: Any, key: Any, queue: Any, run_at: Any,
         arguments=None if job_type is None or args is kwargs is None else _asked(job_type, args or (), kwargs or {}),
         key=key,
         queue=queue,
-        run_at=run_at,
+        run_at=None if run_at is None else options.run_at(run_at),
         delay=delay,
     )
+
+
+def _due(job: Job) -> datetime:
+    return from_row(job.run_at, jobs_alias())
 
 
 def _asked(job_type: JobType, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +170,7 @@ def _all_that_wait() -> str:
 
 
 def _line(job: Job, now: datetime) -> str:
-    due = (job.run_at - now).total_seconds()
+    due = (_due(job) - now).total_seconds()
     said = [f"{job.type}{_call(job.args, job.kwargs)}", f"queue {job.queue}"]
     if job.idempotency_key is not None:
         said.append(f"key {job.idempotency_key}")
