@@ -12,7 +12,7 @@ from functools import cache
 
 from django.db import transaction
 
-from django_jobs import registry
+from django_jobs import options, registry
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import DATABASE_ERRORS
@@ -71,7 +71,8 @@ def run_jobs(
         raise InvalidJob(f"run_jobs(most={shown(most)}): give a whole number from 1 on, or None for all.")
     for name, given in (("types", types), ("queues", queues)):
         if isinstance(given, str) or not isinstance(given, Sequence | None):
-            raise InvalidJobType(f"run_jobs({name}={shown(given)}): give a list.")
+            raise InvalidJobType(f"run_jobs({name}={shown(given)}): give a list, as {name}=[...].")
+    served = None if queues is None else tuple(map(options.queue, queues))
     if not isinstance(ahead, timedelta) or ahead < timedelta(0):
         raise InvalidJobType(f"run_jobs(ahead={shown(ahead)}): give a timedelta of at least 0.")
     refuse_event_loop("run_jobs", "await sync_to_async(run_jobs)(...)")
@@ -81,7 +82,7 @@ def run_jobs(
     refuse_outside_of_tests(alias, "run_jobs()")
     refuse_open_transaction(alias, "run_jobs()")
     names = None if types is None else tuple(type_of(each, "run_jobs(types=...)").name for each in types)
-    driver = Driver(types=names, queues=None if queues is None else tuple(queues), schedules=schedules)
+    driver = Driver(types=names, queues=served, schedules=schedules)
     with driver.working():
         return driver.drain(MOST_RUNS if most is None else most, ahead, raise_errors, bounded=most is not None)
 

@@ -116,6 +116,8 @@ def _wanted(job: Any, args: Any, kwargs: Any, key: Any, queue: Any, run_at: Any,
         raise InvalidJob("Arguments were given without a job; say of which type: enqueued(send_receipt, args=[42]).")
     if isinstance(args, str) or not isinstance(args, Sequence | None):
         raise InvalidJobType(f"args is {shown(args)}; give a list.")
+    if not isinstance(kwargs, Mapping | None):
+        raise InvalidJobType(f"kwargs is {shown(kwargs)}; give a dict.")
     if delay is not None and not isinstance(delay, timedelta):
         raise InvalidJobType(f"delay is {shown(delay)}; give a timedelta.")
     if run_at is not None and delay is not None:

@@ -191,6 +191,8 @@ def test_what_cannot_be_meant_is_refused(engine: Engine) -> None:
         run_jobs(ahead=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidJobType, match="queues='mail'"):
         run_jobs(queues="mail")
+    with pytest.raises(InvalidJob, match="queue"):
+        run_jobs(queues=[5])  # type: ignore[list-item]
     with transaction.atomic(using=engine.alias), pytest.raises(JobsError, match="inside a transaction"):
         run_jobs()
 

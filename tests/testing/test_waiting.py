@@ -79,6 +79,8 @@ def test_what_cannot_be_meant_is_refused(engine: Engine) -> None:
         enqueued(args=[1])
     with pytest.raises(InvalidJobType, match="args is 'a'"):
         enqueued(jobs.leave, args="a")
+    with pytest.raises(InvalidJobType, match=r"kwargs is \['a'\]; give a dict"):
+        enqueued(jobs.leave, kwargs=["a"])  # type: ignore[arg-type]
     with pytest.raises(InvalidJobType, match="delay is 5"):
         enqueued(jobs.leave, delay=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidJob, match="give one"):
