@@ -14,7 +14,7 @@ from django.db import DatabaseError, connections, transaction
 from django.db.models import ForeignKey
 from django.utils.module_loading import import_string
 
-from django_jobs import conf, deployment, registry, router
+from django_jobs import conf, deployment, registry, router, test_environment
 from django_jobs.engines import archive, engine, jobs_alias
 from django_jobs.models import ArchivedJob, Job
 from django_jobs.schedules import code, sync
@@ -130,14 +130,14 @@ def check_router(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
     ]
 
 
-@register("django_jobs", deploy=True)
+@register("django_jobs")
 def check_immediate(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    if _bad_settings() or not conf.conf().immediate:
+    if _bad_settings() or test_environment.is_set_up() or not conf.conf().immediate:
         return []
     return [
         checks.Warning(
-            "DJANGO_JOBS['IMMEDIATE'] is on: jobs are run by the processes that enqueue them, one after the other.",
-            hint="It is for tests; leave it out of the settings of a site.",
+            "DJANGO_JOBS['IMMEDIATE'] is on, and heeded in tests only: jobs wait for workers.",
+            hint="Leave it to the settings of tests, and run `manage.py runworkers`.",
             id="django_jobs.W004",
         )
     ]

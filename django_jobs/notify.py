@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
 
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from django_jobs import log
-from django_jobs.conf import conf
+from django_jobs import log, test_environment
+from django_jobs.conf import Conf, conf
 from django_jobs.engines import engine
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import NewJob, Settlement, Word
@@ -25,7 +26,7 @@ from django_jobs.engines.values import NewJob, Settlement, Word
 WINDOW_SECONDS = 0.05
 # After an error nothing is sent for so long: the next would be likely to meet the same.
 ERROR_SECONDS = 1.0
-# What takes the place of workers with IMMEDIATE: of the test kit, which nothing that runs in production imports.
+# What takes the place of workers with IMMEDIATE, in tests: of the test kit, which nothing that runs in production imports.
 IN_PLACE = "django_jobs.testing.immediate.told"
 MOST_QUEUES = 1_000
 
@@ -59,6 +60,7 @@ class _Window:
 
 
 _window = _Window()
+_for_workers = False
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_window.renew)
 
@@ -69,7 +71,7 @@ def ready(found: Engine, queue: str | None) -> None:
     At once outside a transaction; not at all where Django does not tell when one ends, after `set_autocommit(False)`.
     """
     settings = conf()
-    if settings.immediate:
+    if _are_run_in_place(settings):
         import_string(IN_PLACE)(found)
         return
     if not found.notifies or not settings.listen:
@@ -93,11 +95,26 @@ def word_for(found: Engine, queue: str) -> Word | None:
     connection = found.connection
     # What is not connected yet says of itself that it does not commit by itself.
     settings = conf()
-    if not found.notifies or not settings.listen or settings.immediate:
+    if not found.notifies or not settings.listen or _are_run_in_place(settings):
         return None
     if connection.in_atomic_block or not connection.autocommit:
         return None
     return Word(queue) if _window.take(found.alias, queue) else None
+
+
+def _are_run_in_place(settings: Conf) -> bool:
+    return settings.immediate and not _for_workers and test_environment.is_set_up()
+
+
+@contextmanager
+def for_workers() -> Iterator[None]:
+    """Have this process, and those that it forks, leave jobs to the workers that they are, whatever IMMEDIATE says."""
+    global _for_workers
+    before, _for_workers = _for_workers, True
+    try:
+        yield
+    finally:
+        _for_workers = before
 
 
 def passed_on(found: Engine, word: Word) -> None:

@@ -208,6 +208,7 @@ def _short(job: Job | ArchivedJob) -> dict[str, Any]:
         "priority": job.priority,
         "status": job.status,
         "parked": job.parked,
+        "attempt": job.attempt,
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,
         "run_at": _text(job.run_at),

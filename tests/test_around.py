@@ -19,6 +19,7 @@ from django_jobs import logging as job_logging
 from django_jobs.context import current
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, Done, Settlement
+from django_jobs.workers import calling
 from django_jobs.workers.deadlines import Watch
 from django_jobs.workers.runner import Runner
 from tests.app.around_jobs import die_once, talk
@@ -76,16 +77,7 @@ def run(
 
 
 def context_of(job: Claimed) -> Context:
-    return Context(
-        job_id=job.id,
-        attempt=1,
-        run=job.token,
-        idempotency_key="",
-        slot=None,
-        stop_asked=lambda: False,
-        report=lambda progress: None,
-        job=job,
-    )
+    return calling.context_of(job, lambda: False, lambda progress: None)
 
 
 def error(ended: Done | Settlement) -> tuple[str, str, str]:

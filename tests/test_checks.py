@@ -11,7 +11,7 @@ import pytest
 from django.apps import apps
 from django.core.checks import CheckMessage, run_checks
 from django.db import connections, models
-from django.test.utils import isolate_apps
+from django.test.utils import _TestState, isolate_apps
 
 from django_jobs import checks, registry
 from django_jobs.models import ArchivedJob, Job
@@ -172,12 +172,15 @@ def test_a_user_who_cannot_make_partitions_is_warned_about(settings: Any, missin
         assert checks.check_server(None, databases=["default"]) == []
 
 
-def test_jobs_that_are_run_where_they_are_enqueued_are_warned_of_before_a_deployment(settings: Any) -> None:
-    assert checks.check_immediate(None) == []
+def test_jobs_that_are_to_be_run_where_they_are_enqueued_are_warned_of_outside_of_tests(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings.DJANGO_JOBS = {"IMMEDIATE": True}
-    found = run_checks(tags=["django_jobs"], include_deployment_checks=True)
-    assert "django_jobs.W004" in ids(found)
     assert "django_jobs.W004" not in ids(run_checks(tags=["django_jobs"]))
+    monkeypatch.delattr(_TestState, "saved_data")
+    assert "django_jobs.W004" in ids(run_checks(tags=["django_jobs"]))
+    settings.DJANGO_JOBS = {}
+    assert checks.check_immediate(None) == []
 
 
 def test_every_check_is_documented() -> None:

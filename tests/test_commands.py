@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db.models.functions import Now
 
 from django_jobs import pause, resume
 from django_jobs.engines.base import Engine
@@ -175,6 +176,27 @@ def test_list_says_when_its_limit_cut_it_and_what_the_last_end_said(engine: Engi
     assert f"not wanted {'x' * 46}..." in cut.out
     assert len(Ran("list", "--limit", "2", "--json").data) == 2
     assert "There are more" not in Ran("list", "--limit", "3").out
+
+
+def test_list_says_in_which_attempt_a_job_is_or_ended(engine: Engine) -> None:
+    kept = {"payload": {"args": [], "kwargs": {}}, "type": nothing.name, "max_attempts": 8}
+    for status, attempts, runs in (
+        ("ready", 0, 0),
+        ("ready", 8, 8),  # with more attempts than it is allowed by now
+        ("done", 0, 1),
+        ("done", 2, 3),
+        ("dead", 8, 8),
+        ("dead", 0, 2),  # lost
+        ("cancelled", 0, 0),
+        ("cancelled", 0, 1),
+    ):
+        ended = {} if status == "ready" else {"finished_at": Now()}
+        Job.objects.using(engine.alias).create(status=status, attempts=attempts, token=runs, **kept, **ended)
+    ran = Ran("list")
+    said = [word for line in ran.out.splitlines() for word in line.split() if word.endswith("/8")]
+    assert said[::-1] == ["1/8", "8/8", "1/8", "3/8", "8/8", "1/8", "0/8", "1/8"]
+    assert [row["attempts"] for row in Ran("list", "--json").data][::-1] == [0, 8, 0, 2, 8, 0, 0, 0]
+    assert "claimed 1 time," in jobs("show", str(ran.out.splitlines()[-8].split()[0]))
 
 
 def test_list_of_what_ended_without_success_shows_the_last_ended_first(engine: Engine) -> None:

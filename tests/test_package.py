@@ -32,7 +32,7 @@ PACKAGE = ROOT / "django_jobs"
 
 # A line may import from the lines above it and, where it is a package, from itself.
 LAYERS = [
-    ["texts", "signals"],
+    ["texts", "signals", "test_environment"],
     ["exceptions"],
     ["cron", "zones", "durations"],
     ["slots"],

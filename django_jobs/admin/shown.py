@@ -92,12 +92,8 @@ def reason(job: Any) -> str:
 
 
 def attempts(job: Job) -> str:
-    """Return which attempt the job is in, or ended with."""
-    under_way = job.status in (Job.Status.READY, Job.Status.RUNNING)
-    number = min(job.attempts + 1, job.max_attempts) if under_way else job.attempts
-    if job.status in (Job.Status.DONE, Job.Status.FAILED):
-        number += 1  # such an end is not counted
-    return _("%(number)d of %(allowed)d") % {"number": number, "allowed": job.max_attempts}
+    """Return which attempt the job waits for, is in, or ended with."""
+    return _("%(number)d of %(allowed)d") % {"number": job.attempt, "allowed": job.max_attempts}
 
 
 def last_line(text: str) -> str:

@@ -166,7 +166,7 @@ def _workers(workers: list[dict[str, Any]]) -> list[str]:
 def listing(rows: list[dict[str, Any]]) -> list[str]:
     if not rows:
         return ["No job matches."]
-    heads = ("id", "status", "type", "queue", "priority", "attempts", "due at", "finished at", "said")
+    heads = ("id", "status", "type", "queue", "priority", "attempt", "due at", "finished at", "said")
     values = [
         [
             row["id"],
@@ -174,7 +174,7 @@ def listing(rows: list[dict[str, Any]]) -> list[str]:
             row["type"],
             row["queue"],
             row["priority"],
-            f"{row['attempts']}/{row['max_attempts']}",
+            f"{row['attempt']}/{row['max_attempts']}",
             row["run_at"],
             row["finished_at"],
             row["error"] and _one_line(row["error"]),
@@ -258,7 +258,7 @@ def _slot(slot: str | None) -> str:
 
 def _attempts(found: dict[str, Any]) -> str:
     ends = f"{found['attempts']} of {found['max_attempts']} failed"
-    return f"{ends}; claimed {found['runs']} times, {found['losses']} losses in a row"
+    return f"{ends}; claimed {found['runs']} time{'s' * (found['runs'] != 1)}, {found['losses']} losses in a row"
 
 
 def _call(args: list[Any], kwargs: dict[str, Any]) -> str:

@@ -89,6 +89,18 @@ class JobRecord(models.Model):
     def kwargs(self) -> dict[str, Any]:
         return dict(self.payload["kwargs"])
 
+    @property
+    def attempt(self) -> int:
+        """Which attempt the job waits for, is in, or ended with: `attempts` counts only those that failed.
+
+        0 for one that ended without a run.
+        """
+        if self.status in (self.Status.READY, self.Status.RUNNING):
+            return min(self.attempts + 1, self.max_attempts)
+        if self.status in (self.Status.DONE, self.Status.FAILED):
+            return self.attempts + 1
+        return max(self.attempts, min(self.token, 1))
+
     def explain(self) -> Text:
         """Say in a sentence why this job is where it is, by the database's clock.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django_jobs import options as job_options
+from django_jobs import checked
 from django_jobs.backoff import Backoff
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.options import Define, Enqueue
@@ -66,7 +66,7 @@ def queues_problem(given: Any) -> str:
         return f"QUEUES is {shown(given)}; give a list of the names of queues."
     for name in given:
         try:
-            job_options.queue(name)
+            checked.queue(name)
         except (InvalidJob, InvalidJobType) as error:
             return f"QUEUES has {shown(name)}: {error}"
     return ""

@@ -19,6 +19,7 @@ from django_jobs.tasks import discovery, types
 from django_jobs.tasks.api import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
 from django_jobs.tasks.errors import class_path, errors
 from django_jobs.tasks.task import copied
+from django_jobs.tasks.values import META
 
 STATUSES = {
     Job.Status.READY: TaskResultStatus.READY,
@@ -86,7 +87,7 @@ def _job_id(result_id: object) -> int | None:
 
 
 def _meta(job: JobRecord) -> dict[str, Any]:
-    found = job.meta.get(types.META) if isinstance(job.meta, dict) else None
+    found = job.meta.get(META) if isinstance(job.meta, dict) else None
     return found if isinstance(found, dict) else {}
 
 

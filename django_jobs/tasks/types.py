@@ -18,8 +18,7 @@ from django_jobs.registry import JobType
 from django_jobs.tasks import options, running
 from django_jobs.tasks.api import InvalidTask
 from django_jobs.tasks.task import has_same_type_options, own_options
-
-META = "task"
+from django_jobs.tasks.values import META
 
 
 class UnusableBackend(InvalidTask):

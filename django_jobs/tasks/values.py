@@ -8,6 +8,9 @@ from typing import Any
 from django_jobs.exceptions import InvalidJob
 from django_jobs.payload import DEPTH_LIMIT
 
+# What the type of a task, and each of its jobs, has in `meta`.
+META = "task"
+
 
 def plain(value: Any, depth: int = 0) -> Any:
     """Return a value with lists for sequences, dicts for mappings and text for bytes, as the framework says.

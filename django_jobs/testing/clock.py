@@ -20,6 +20,7 @@ from django_jobs.context import current
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, InvalidJobType, JobsError, shown
 from django_jobs.models.clock import database_now
+from django_jobs.testing.guard import refuse_outside_of_tests
 from django_jobs.testing.transactions import innermost, refuse_open_transaction
 
 SCHEMA = "django_jobs_clock"
@@ -54,6 +55,7 @@ def advance(by: timedelta) -> datetime:
     if current.get() is not None:
         raise JobsError("advance() was called in a job; it moves the clock of a test, between runs.")
     alias = jobs_alias()
+    refuse_outside_of_tests(alias, "advance()")
     refuse_open_transaction(alias, "advance()")
     _move(alias, moved_by(alias) + by.total_seconds())
     return database_now(alias)

@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
-from typing import Any
 
 from django.db import transaction
 
 from django_jobs import registry
 from django_jobs.conf import conf
-from django_jobs.decorators import JobFunction
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import DATABASE_ERRORS
 from django_jobs.engines.causes import DATABASE_AWAY, DIED
@@ -31,6 +29,8 @@ from django_jobs.testing import faults
 from django_jobs.testing.clock import advance
 from django_jobs.testing.engines import engine_in_test, meeting, take_back
 from django_jobs.testing.faults import Fault, WorkerLost
+from django_jobs.testing.given import Type, type_of
+from django_jobs.testing.guard import refuse_outside_of_tests
 from django_jobs.testing.ran import LOST, Ran, pass_on, raise_error, ran_by
 from django_jobs.testing.runs import LABEL, OneRun
 from django_jobs.testing.transactions import refuse_open_transaction
@@ -49,7 +49,7 @@ _running = threading.local()
 def run_jobs(
     *,
     most: int | None = None,
-    types: Sequence[JobFunction[..., ..., Any]] | None = None,
+    types: Sequence[Type] | None = None,
     queues: Sequence[str] | None = None,
     ahead: timedelta = timedelta(0),
     schedules: bool = False,
@@ -58,7 +58,8 @@ def run_jobs(
     """Run the jobs that are due, and those that become due by it, until none is; return the runs in their order.
 
     It takes one job after the other, the higher priorities first, on the test's own connection, also inside the transaction of
-    a TestCase. `most`: runs after which it stops; `types`, `queues`: only these. `ahead`: run what becomes due within so
+    a TestCase. `most`: runs after which it stops; `types`, `queues`: only these; a type is a job
+    function, a task, or a name. `ahead`: run what becomes due within so
     long, as retries, delays and snoozes, by moving the clock from one to the next, and to its end. `schedules`: have
     the jobs of schedules made as well, those of the code from the first such call on.
 
@@ -70,15 +71,18 @@ def run_jobs(
         raise InvalidJob(f"run_jobs(most={shown(most)}): give a whole number from 1 on, or None for all.")
     for name, given in (("types", types), ("queues", queues)):
         if isinstance(given, str) or not isinstance(given, Sequence | None):
-            raise InvalidJobType(f"run_jobs({name}={shown(given)}): give a list.")
+            raise InvalidJobType(f"run_jobs({name}={shown(given)}): give a list, as {name}=[...].")
+    served = None if queues is None else tuple(map(checked.queue, queues))
     if not isinstance(ahead, timedelta) or ahead < timedelta(0):
         raise InvalidJobType(f"run_jobs(ahead={shown(ahead)}): give a timedelta of at least 0.")
     refuse_event_loop("run_jobs", "await sync_to_async(run_jobs)(...)")
     if is_running():
         raise JobsError("run_jobs() was called in a job that it runs; what that enqueues is run after it anyway.")
-    refuse_open_transaction(jobs_alias(), "run_jobs()")
-    names = None if types is None else tuple(found.name for found in types)
-    driver = Driver(types=names, queues=None if queues is None else tuple(queues), schedules=schedules)
+    alias = jobs_alias()
+    refuse_outside_of_tests(alias, "run_jobs()")
+    refuse_open_transaction(alias, "run_jobs()")
+    names = None if types is None else tuple(type_of(each, "run_jobs(types=...)").name for each in types)
+    driver = Driver(types=names, queues=served, schedules=schedules)
     with driver.working():
         return driver.drain(MOST_RUNS if most is None else most, ahead, raise_errors, bounded=most is not None)
 
@@ -186,10 +190,13 @@ class Driver:
             )
         )
 
-    def run_next(self, fault: Fault | None = None) -> Ran | None:
-        """Run the next job that is due, if there is any, and have it meet a fault."""
+    def run_next(self, job_id: int, fault: Fault | None = None) -> Ran | None:
+        """Run the one job that is due, if it is, and have it meet a fault."""
         claimed = self._claim()
-        return None if claimed is None else self.run(claimed, raise_errors=False, fault=fault)
+        if claimed is None:
+            return None
+        assert claimed.id == job_id, f"job {claimed.id} was claimed, and job {job_id} was to be"
+        return self.run(claimed, raise_errors=False, fault=fault)
 
     def run(self, claimed: Claimed, raise_errors: bool, fault: Fault | None = None) -> Ran:
         job_type = registry.find(claimed.type)

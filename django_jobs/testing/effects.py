@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from django.apps import apps
@@ -12,22 +13,30 @@ from django.core import mail
 from django.db import connections, router
 
 from django_jobs.engines import jobs_alias
-from django_jobs.exceptions import InvalidJob, shown
+from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.models import Job
+from django_jobs.models.clock import for_row
 from django_jobs.testing.driver import Driver
 from django_jobs.testing.faults import Fault
+from django_jobs.testing.given import TaskResult, Type, job_of
+from django_jobs.testing.guard import refuse_outside_of_tests
 from django_jobs.testing.ran import LOST, Ran
 from django_jobs.testing.transactions import refuse_open_transaction
 
 MOST_SHOWN = 5
+# No clock of a test comes here.
+FAR = datetime(9000, 1, 1, tzinfo=UTC)
 Seen = dict[str, Any]
 
 
-def assert_takes_effect_once(job: Job, effect: Callable[[], Any] | None = None, *, replays: int = 2) -> Ran:
+def assert_takes_effect_once(
+    job: Job | TaskResult | Type, effect: Callable[[], Any] | None = None, *, replays: int = 2
+) -> Ran:
     """Run a job that waits, `replays` times more than once, and raise AssertionError unless it has one effect.
 
-    Of each run but the last the end cannot be stored, as its database is away when the function has returned; of an atomic
-    job all is rolled back with it, what another one has committed stays.
+    `job` is what `enqueue` returned, or a type of which one job waits. Of each run but the last the end cannot be stored, as its
+    database is away when the function has returned; of an atomic job all is rolled back with it, what another one has
+    committed stays.
 
     What `effect` returns, as `lambda: Order.objects.filter(paid=True).count()`, has to change in one of the runs and to
     stay as it is in all others. Without it that is looked at in all rows of the project's models on the jobs' database,
@@ -37,16 +46,25 @@ def assert_takes_effect_once(job: Job, effect: Callable[[], Any] | None = None, 
     """
     if isinstance(replays, bool) or not isinstance(replays, int) or replays < 1:
         raise InvalidJob(f"assert_takes_effect_once(replays={shown(replays)}): give a whole number from 1 on.")
+    refuse_outside_of_tests(jobs_alias(), "assert_takes_effect_once()")
     refuse_open_transaction(jobs_alias(), "assert_takes_effect_once()")
+    if effect is not None and not callable(effect):
+        raise InvalidJobType(
+            f"assert_takes_effect_once(effect={shown(effect)}): give a function, as lambda: len(mail.outbox)."
+        )
+    return _run_again(job_of(job, "assert_takes_effect_once()"), effect, replays)
+
+
+def _run_again(job: Job, effect: Callable[[], Any] | None, replays: int) -> Ran:
     looked: Callable[[], Any] = effect or (lambda: _all_there_is(job))
     with _alone(job) as driver:
         seen = [looked()]
         for _ in range(replays):
-            ran = driver.run_next(Fault("database away", None, 1))
+            ran = driver.run_next(job.pk, Fault("database away", None, 1))
             if ran is None or ran.status != LOST or ran.exception is not None:
                 raise AssertionError(f"Job {job.pk} ({job.type}) did not run to its end: {_why_not(job, ran)}")
             seen.append(looked())
-        last = driver.run_next()
+        last = driver.run_next(job.pk)
         seen.append(looked())
     if last is None or last.status != "done":
         raise AssertionError(f"Job {job.pk} ({job.type}) is not done by its last run: {_why_not(job, last)}")
@@ -64,22 +82,23 @@ def assert_takes_effect_once(job: Job, effect: Callable[[], Any] | None = None, 
 
 @contextmanager
 def _alone(job: Job) -> Iterator[Driver]:
-    """Give a driver that meets this job only: all others are put aside as if they were paused."""
-    rows = Job.objects.using(jobs_alias()).ready()
-    aside: list[tuple[int, str | None]] = []
+    """Give a driver that meets this job only: no other one is due, parked or not, until the block ends."""
+    alias = jobs_alias()
+    rows, far = Job.objects.using(alias), for_row(FAR, alias)
+    aside: dict[int, datetime] = {}
 
     def put_aside() -> None:
-        others = list(rows.exclude(pk=job.pk).exclude(parked="pause").values_list("pk", "parked"))
-        rows.filter(pk__in=[pk for pk, _ in others]).update(parked="pause")
-        aside.extend(others)
+        others = dict(rows.ready().exclude(pk=job.pk).exclude(run_at=far).values_list("pk", "run_at"))
+        rows.filter(pk__in=others).update(run_at=far)
+        aside.update(others)
 
     driver = Driver(types=(job.type,), before_claim=put_aside)
     with driver.working():
         try:
             yield driver
         finally:
-            for pk, parked in aside:
-                rows.filter(pk=pk).update(parked=parked)
+            for pk, run_at in aside.items():
+                rows.filter(pk=pk, run_at=far).update(run_at=run_at)
 
 
 def _why_not(job: Job, ran: Ran | None) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
-from django_jobs.decorators import JobFunction
 from django_jobs.exceptions import InvalidJob, shown
+from django_jobs.testing.given import Type, type_of
 
 Kind = Literal["worker lost", "database away", "lease lost"]
 Moment = Literal["start", "end"]
@@ -24,10 +24,12 @@ class WorkerLost(BaseException):
 class Fault:
     """What the next runs of a type meet."""
 
-    def __init__(self, kind: Kind, job: JobFunction[..., ..., Any] | None, times: int, moment: Moment = "end") -> None:
+    def __init__(self, kind: Kind, job: Type | None, times: int, moment: Moment = "end") -> None:
         self.kind = kind
         self.moment = moment
-        self._type = None if job is None else job.name
+        self._type = None if job is None else type_of(job, kind).name
+        if isinstance(times, bool) or not isinstance(times, int) or times < 1:
+            raise InvalidJob(f"{kind}: times is {shown(times)}; give a whole number from 1 on.")
         self._left = times
 
     def meets(self, type_name: str) -> bool:
@@ -54,7 +56,7 @@ def take(type_name: str) -> Fault | None:
 
 
 @contextmanager
-def worker_lost(job: JobFunction[..., ..., Any] | None = None, *, at: Moment = "end", times: int = 1) -> Iterator[None]:
+def worker_lost(job: Type | None = None, *, at: Moment = "end", times: int = 1) -> Iterator[None]:
     """Have the process die in the next run of a job, of any job without one, or in so many.
 
     `at="end"`: the function has returned and its end is not stored; `at="start"`: it was not called yet. The run counts as
@@ -69,7 +71,7 @@ def worker_lost(job: JobFunction[..., ..., Any] | None = None, *, at: Moment = "
 
 
 @contextmanager
-def database_away(job: JobFunction[..., ..., Any] | None = None, *, times: int = 1) -> Iterator[None]:
+def database_away(job: Type | None = None, *, times: int = 1) -> Iterator[None]:
     """Have the database be away when the end of the next run of a job is to be stored, for longer than a lease.
 
     What an atomic job wrote is rolled back, what another one has committed stays; the lease runs out, which counts as a
@@ -80,7 +82,7 @@ def database_away(job: JobFunction[..., ..., Any] | None = None, *, times: int =
 
 
 @contextmanager
-def lease_lost(job: JobFunction[..., ..., Any] | None = None, *, times: int = 1) -> Iterator[None]:
+def lease_lost(job: Type | None = None, *, times: int = 1) -> Iterator[None]:
     """Have the lease of the next run of a job run out while its function runs, as of a worker that was frozen.
 
     The job is taken back, and the end of that run comes too late and is refused: an atomic job's work is rolled back with

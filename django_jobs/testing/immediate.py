@@ -10,10 +10,24 @@ from django.conf import settings
 from django.db import transaction
 from django.test import override_settings
 
+from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import Engine
 from django_jobs.engines.idle import in_transaction
 from django_jobs.testing.driver import MOST_RUNS, Driver, is_running
+from django_jobs.testing.guard import refuse_outside_of_tests, refuse_without_tests
 from django_jobs.testing.transactions import in_test_case, innermost
+
+
+class _Immediate(override_settings):
+    def enable(self) -> None:
+        refuse_without_tests("immediate()")
+        # The settings of now: a decorator is made when its module is imported.
+        self.options = {"DJANGO_JOBS": _with_immediate()}
+        super().enable()
+
+
+def _with_immediate() -> dict[str, Any]:
+    return {**getattr(settings, "DJANGO_JOBS", {}), "IMMEDIATE": True}
 
 
 def immediate() -> override_settings:
@@ -22,7 +36,7 @@ def immediate() -> override_settings:
     It sets `IMMEDIATE` in DJANGO_JOBS. Outside of a transaction, for which that of a TestCase does not count, that is at
     once. What they raise becomes a retry, as with a worker; what is due later waits for `run_jobs`.
     """
-    return override_settings(DJANGO_JOBS={**getattr(settings, "DJANGO_JOBS", {}), "IMMEDIATE": True})
+    return _Immediate(DJANGO_JOBS=_with_immediate())
 
 
 def told(found: Engine) -> None:
@@ -39,6 +53,7 @@ def told(found: Engine) -> None:
 
 
 def _run_due() -> None:
+    refuse_outside_of_tests(jobs_alias(), "IMMEDIATE")
     driver = Driver()
     with driver.working():
         driver.drain(MOST_RUNS, timedelta(0), raise_errors=False, bounded=False)

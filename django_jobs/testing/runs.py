@@ -13,13 +13,13 @@ from django.db import transaction
 from django_jobs import log, payload
 from django_jobs.backoff import Backoff
 from django_jobs.conf import Conf
-from django_jobs.context import Context
 from django_jobs.engines.base import DATABASE_ERRORS
 from django_jobs.engines.values import Claimed, Done, Run, Settlement
 from django_jobs.testing.engines import EngineInTest
 from django_jobs.testing.faults import Fault, WorkerLost
 from django_jobs.testing.transactions import RunBlocks, in_test_case, unwind
 from django_jobs.workers.atomic import AtomicRun
+from django_jobs.workers.calling import context_of
 from django_jobs.workers.connections import discard_open_transactions
 from django_jobs.workers.connections import watch as watch_connections
 from django_jobs.workers.deadlines import Watch
@@ -125,7 +125,8 @@ class OneRun:
     def make(self) -> Done | Settlement:
         self._blocks.open()
         try:
-            return self._runner.run(self._claimed, self._context(), self._watch)
+            context = context_of(self._claimed, self._is_to_stop, self._report)
+            return self._runner.run(self._claimed, context, self._watch)
         finally:
             self._blocks.close()
             self._run_hooks()
@@ -144,18 +145,6 @@ class OneRun:
     @property
     def error(self) -> BaseException | None:
         return self._watch.error
-
-    def _context(self) -> Context:
-        claimed = self._claimed
-        return Context(
-            job_id=claimed.id,
-            attempt=claimed.attempts + 1,
-            run=claimed.token,
-            idempotency_key=claimed.idempotency_key or f"job:{claimed.id}",
-            slot=claimed.slot,
-            stop_asked=self._is_to_stop,
-            report=self._report,
-        )
 
     def _is_to_stop(self) -> bool:
         """Tell what a heartbeat would: that a person has cancelled the job, or that it is no longer this run's."""

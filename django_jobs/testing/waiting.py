@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django_jobs import registry
-from django_jobs.decorators import JobFunction
+from django_jobs import checked
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.models import Job
-from django_jobs.models.clock import database_now
+from django_jobs.models.clock import database_now, from_row
 from django_jobs.registry import JobType
+from django_jobs.tasks.values import META, plain
+from django_jobs.testing.given import Type, type_of
+from django_jobs.testing.guard import refuse_outside_of_tests
 
 # Between a test's reading of a clock and the statement that stored the job.
 NEARLY = timedelta(seconds=5)
@@ -45,8 +47,8 @@ class _Wanted:
             and self._has_arguments(job)
             and self.key in (None, job.idempotency_key)
             and self.queue in (None, job.queue)
-            and (self.run_at is None or abs(job.run_at - self.run_at) <= NEARLY)
-            and (self.delay is None or abs(job.run_at - now - self.delay) <= NEARLY)
+            and (self.run_at is None or abs(_due(job) - self.run_at) <= NEARLY)
+            and (self.delay is None or abs(_due(job) - now - self.delay) <= NEARLY)
         )
 
     def _has_arguments(self, job: Job) -> bool:
@@ -59,7 +61,7 @@ class _Wanted:
 
 
 def enqueued(
-    job: JobFunction[..., ..., Any] | str | None = None,
+    job: Type | None = None,
     *,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -70,18 +72,19 @@ def enqueued(
 ) -> list[Job]:
     """Return the jobs that wait to be run, also again, in the order in which they were enqueued.
 
-    `job`: a job function or the name of its type. With `args` or `kwargs` all arguments have to be these, by whatever way
+    `job`: a job function, a task, or the name of a type. With `args` or `kwargs` all arguments have to be these, by whatever way
     they are given to the function; `mock.ANY` is equal to any. `run_at` and `delay`, which counts from now, may be five
     seconds off.
     """
     wanted = _wanted(job, args, kwargs, key, queue, run_at, delay)
     alias = jobs_alias()
+    refuse_outside_of_tests(alias, "enqueued()")
     now = database_now(alias)
     return [found for found in Job.objects.using(alias).ready().order_by("pk") if wanted.fits(found, now)]
 
 
 def assert_enqueued(
-    job: JobFunction[..., ..., Any] | str | None = None,
+    job: Type | None = None,
     *,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -108,11 +111,13 @@ def assert_enqueued(
 
 
 def _wanted(job: Any, args: Any, kwargs: Any, key: Any, queue: Any, run_at: Any, delay: Any) -> _Wanted:
-    job_type = None if job is None else _type_of(job)
+    job_type = None if job is None else type_of(job, "enqueued()")
     if (args is not None or kwargs is not None) and job_type is None:
         raise InvalidJob("Arguments were given without a job; say of which type: enqueued(send_receipt, args=[42]).")
     if isinstance(args, str) or not isinstance(args, Sequence | None):
         raise InvalidJobType(f"args is {shown(args)}; give a list.")
+    if not isinstance(kwargs, Mapping | None):
+        raise InvalidJobType(f"kwargs is {shown(kwargs)}; give a dict.")
     if delay is not None and not isinstance(delay, timedelta):
         raise InvalidJobType(f"delay is {shown(delay)}; give a timedelta.")
     if run_at is not None and delay is not None:
@@ -124,24 +129,19 @@ def _wanted(job: Any, args: Any, kwargs: Any, key: Any, queue: Any, run_at: Any,
         arguments=None if job_type is None or args is kwargs is None else _asked(job_type, args or (), kwargs or {}),
         key=key,
         queue=queue,
-        run_at=run_at,
+        run_at=None if run_at is None else checked.run_at(run_at),
         delay=delay,
     )
 
 
-def _type_of(job: JobFunction[..., ..., Any] | str) -> JobType:
-    if isinstance(job, JobFunction):
-        return job.job_type
-    found = registry.find(job) if isinstance(job, str) else None
-    if found is None:
-        raise InvalidJob(
-            f"{shown(job)} is no job function and no name of a type; known are {', '.join(registry.names())}."
-        )
-    return found
+def _due(job: Job) -> datetime:
+    return from_row(job.run_at, jobs_alias())
 
 
 def _asked(job_type: JobType, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     try:
+        if META in job_type.meta:  # a task's are stored as the framework makes them JSON
+            args, kwargs = plain(args), plain(kwargs)
         return _bound(job_type, args, kwargs)
     except TypeError as error:
         call = f"{job_type.name}{_call(args, kwargs)}"
@@ -172,7 +172,7 @@ def _all_that_wait() -> str:
 
 
 def _line(job: Job, now: datetime) -> str:
-    due = (job.run_at - now).total_seconds()
+    due = (_due(job) - now).total_seconds()
     said = [f"{job.type}{_call(job.args, job.kwargs)}", f"queue {job.queue}"]
     if job.idempotency_key is not None:
         said.append(f"key {job.idempotency_key}")

@@ -23,6 +23,22 @@ _decode = json.JSONDecoder().raw_decode
 _is_async = lru_cache(maxsize=None)(iscoroutinefunction)
 
 
+def context_of(
+    claimed: Claimed, stop_asked: Callable[[], bool], report: Callable[[dict[str, object]], None]
+) -> Context:
+    """Return what a function may know of the run of a claimed job."""
+    return Context(
+        job_id=claimed.id,
+        attempt=claimed.attempts + 1,
+        run=claimed.token,
+        idempotency_key=claimed.idempotency_key or f"job:{claimed.id}",
+        slot=claimed.slot,
+        stop_asked=stop_asked,
+        report=report,
+        job=claimed,
+    )
+
+
 def call(job_type: JobType, claimed: Claimed, context: Context, watch: Watch, around: str | None = None) -> Any:
     """Call it, inside of what the project has `around` each run; whatever that raises is raised by the run."""
     if around is None:

@@ -18,6 +18,7 @@ from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.causes import DATABASE_AWAY, EXPIRED, TOO_LATE, WORKER_FAILED
 from django_jobs.engines.values import Claimed, Settlement, released
 from django_jobs.queue.history import entry
+from django_jobs.workers.calling import context_of
 from django_jobs.workers.connections import answer_timeout
 from django_jobs.workers.deadlines import Watch, Watcher
 from django_jobs.workers.ended import Ended
@@ -185,16 +186,7 @@ class Executor:
         def report(progress: dict[str, object]) -> None:
             writer.report(run, payload.dump(progress))
 
-        return Context(
-            job_id=claimed.id,
-            attempt=claimed.attempts + 1,
-            run=claimed.token,
-            idempotency_key=claimed.idempotency_key or f"job:{claimed.id}",
-            slot=claimed.slot,
-            stop_asked=stop_asked,
-            report=report,
-            job=claimed,
-        )
+        return context_of(claimed, stop_asked, report)
 
 
 def too_late(claimed: Claimed) -> Settlement:

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from django_jobs import log
+from django_jobs import log, notify
 from django_jobs.engines import engine
 from django_jobs.exceptions import ConfigurationError
 from django_jobs.queue import told
@@ -75,6 +75,7 @@ class Supervisor:
         self._summary_at = 0.0
         self._hang_seconds = 0.0
 
+    @notify.for_workers()
     def run(self) -> int:
         """Work until a signal or, with burst, until nothing is due; return the exit code.
 

@@ -12,6 +12,7 @@ from django_jobs.context import Context
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed
 from django_jobs.models import Job
+from django_jobs.workers import calling
 from django_jobs.workers.ended import Ended, store
 from django_jobs.workers.runner import Runner
 from tests.processes.parts import SETTINGS, claim
@@ -30,15 +31,7 @@ def stored(result: Any, engine: Engine) -> Job:
 
 
 def context_of(claimed: Claimed) -> Context:
-    return Context(
-        job_id=claimed.id,
-        attempt=claimed.attempts + 1,
-        run=claimed.token,
-        idempotency_key=claimed.idempotency_key or f"job:{claimed.id}",
-        slot=None,
-        stop_asked=lambda: False,
-        report=lambda progress: None,
-    )
+    return calling.context_of(claimed, lambda: False, lambda progress: None)
 
 
 def run(engine: Engine, count: int = 1) -> list[str]:

@@ -15,7 +15,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_jobs import registry
-from django_jobs.tasks import checks, discovery, types
+from django_jobs.tasks import checks, discovery
+from django_jobs.tasks.values import META
 from django_jobs.tasks_backend import JobsBackend
 from tests.tasks.common import OURS
 from tests.tasks_contract.framework import NAME, default_task_backend, task
@@ -169,7 +170,7 @@ def test_a_task_that_was_defined_for_another_backend_is_known_to_workers(monkeyp
         discovery.know_loaded()
     found = registry.find("pasted_tasks.remind")
     assert found is not None
-    assert found.meta == {types.META: {"backend": "jobs"}}
+    assert found.meta == {META: {"backend": "jobs"}}
 
 
 def test_a_task_and_a_job_of_one_name_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,11 @@ def cancelled_by_itself(context: Context) -> bool:
     return not before and context.should_stop
 
 
+@job(takes_context=True)
+def describe_itself(context: Context, key: str, *, number: int = 1) -> list[Any]:
+    return [context.job_type, context.queue, context.arguments]
+
+
 @job
 def again() -> None:
     again.enqueue()
@@ -131,6 +136,12 @@ def step(key: str) -> None:
 def enqueue_step(key: str) -> None:
     effect(key)
     step.enqueue(key)
+
+
+@job
+def enqueue_and_look(key: str) -> str:
+    """Tell what a job came to as soon as it was enqueued."""
+    return str(step.enqueue(key).refresh().status)
 
 
 @job

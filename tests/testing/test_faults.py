@@ -93,6 +93,18 @@ def test_what_has_one_effect_whatever_is_lost_passes(engine: Engine, mailoutbox:
 
 
 @alone
+def test_other_jobs_of_its_type_are_neither_run_nor_changed_by_it(engine: Engine) -> None:
+    rows = Job.objects.using(engine.alias)
+    for number, parked in enumerate((None, "pause", "type", "suspect")):
+        rows.filter(pk=jobs.leave_once.using(priority=9).enqueue(f"other {number}").pk).update(parked=parked)
+    jobs.leave_once.using(delay=60).enqueue("later")
+    before = list(rows.order_by("pk").values("pk", "parked", "run_at", "token"))
+    assert_takes_effect_once(jobs.leave_once.enqueue("mine"))
+    assert effects(engine) == ["mine"]
+    assert list(rows.ready().order_by("pk").values("pk", "parked", "run_at", "token")) == before
+
+
+@alone
 def test_what_has_two_effects_is_named(engine: Engine) -> None:
     with pytest.raises(AssertionError, match=r"in the runs 1, 2, 3 of 3\. Run 2 .* app.Effect: .*'x'.* jobs?"):
         assert_takes_effect_once(jobs.enqueue_step.enqueue("x"))

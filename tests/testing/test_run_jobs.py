@@ -141,6 +141,13 @@ def test_effects_and_async_handlers_work_as_in_a_worker(both: bool, engine: Engi
 
 
 @alone
+def test_a_run_is_told_of_its_job_as_by_a_worker(engine: Engine) -> None:
+    job = jobs.describe_itself.using(queue="mail").enqueue("x", number=2)
+    run_jobs()
+    assert job.refresh().result == [jobs.describe_itself.name, "mail", {"key": "x", "number": 2}]
+
+
+@alone
 def test_a_job_that_is_cancelled_while_it_runs_is_told_so(engine: Engine) -> None:
     job = jobs.cancelled_by_itself.enqueue()
     assert [one.status for one in run_jobs()] == ["cancelled"]
@@ -184,6 +191,8 @@ def test_what_cannot_be_meant_is_refused(engine: Engine) -> None:
         run_jobs(ahead=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidJobType, match="queues='mail'"):
         run_jobs(queues="mail")
+    with pytest.raises(InvalidJob, match="queue"):
+        run_jobs(queues=[5])  # type: ignore[list-item]
     with transaction.atomic(using=engine.alias), pytest.raises(JobsError, match="inside a transaction"):
         run_jobs()
 

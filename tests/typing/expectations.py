@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
+from django.tasks import task
+
 from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, job, schedule
 from django_jobs.models import Job
 from django_jobs.testing import (
@@ -52,6 +54,10 @@ def with_context(context: Context, order_id: int, *, note: str = "") -> str | Sn
     assert_type(context.should_stop, bool)
     assert_type(context.slot, datetime | None)
     return note
+
+
+@task
+def of_tasks() -> None: ...
 
 
 @job(takes_context=False)
@@ -241,10 +247,13 @@ def kit() -> None:
     assert_type(advance(timedelta(hours=1)), datetime)
     with immediate(), worker_lost(bare, at="start"), database_away(), lease_lost(with_context, times=2):
         pass
-    run_jobs(types=["shop.receipt"])  # type: ignore[list-item]
+    run_jobs(types=["shop.receipt", bare, of_tasks])
+    run_jobs(types=[5])  # type: ignore[list-item]
     run_jobs(ahead=5)  # type: ignore[arg-type]
     enqueued(plain_scheduled)  # type: ignore[arg-type]
     assert_enqueued(bare, args=5)  # type: ignore[arg-type]
-    assert_takes_effect_once(bare)  # type: ignore[arg-type]
+    assert_takes_effect_once(of_tasks.enqueue())
+    assert_takes_effect_once(bare)
+    assert_takes_effect_once(5)  # type: ignore[arg-type]
     advance(5)  # type: ignore[arg-type]
     worker_lost(at="middle")  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import signal
 import sys
 from typing import Any
 
+from django_jobs import notify
 from django_jobs.conf import conf
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import ConfigurationError
@@ -41,6 +42,7 @@ class Command(Checked):
             sys.exit(code)
 
 
+@notify.for_workers()
 def _run(scheduler: Scheduler) -> int:
     # A pipe and no event, whose lock the handler might find taken by the very thread that it interrupts.
     bell, beside = Doorbell(), teller.Teller()
