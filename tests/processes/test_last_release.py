@@ -62,7 +62,8 @@ class TreeOfThen(Tree):
     """Starts commands of the last release, with the project of that time."""
 
     def command(self, *arguments: str) -> Sequence[str]:
-        return [sys.executable, "-P", "-m", "django", *arguments]  # -P: the directory that it starts in has the package too
+        # -P: without the directory that it starts in, which has the package as well
+        return [sys.executable, "-P", "-m", "django", *arguments]
 
     def environment(self, settings: dict[str, Any]) -> dict[str, str]:
         path = os.pathsep.join([RELEASE, str(self.directory)])
