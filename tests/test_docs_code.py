@@ -184,7 +184,7 @@ def test_every_block_that_is_no_python_is_run_or_looked_at_as_well() -> None:
         (str(page.relative_to(ROOT)), language) for page in PAGES for _, language, _ in FENCED.findall(page.read_text())
     }
     others = {(name, language) for name, language in found if language not in ("python", "")}
-    assert {pair for pair in others if "blocks(\"{}\", \"{}\")".format(*pair) not in tests} == CONSOLES
+    assert {pair for pair in others if 'blocks("{}", "{}")'.format(*pair) not in tests} == CONSOLES
 
 
 @pytest.mark.fast
