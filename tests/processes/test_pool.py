@@ -39,7 +39,7 @@ def test_a_site_with_djangos_pool_enqueues_by_it_and_workers_hold_their_own_conn
                 made.append(nothing.enqueue(number).pk)
             try:
                 with transaction.atomic(using=tree.alias):
-                    nothing.enqueue("never was")
+                    nothing.enqueue(-1)
                     raise LookupError
             except LookupError:
                 connections[tree.alias].close()  # as at the end of a request: back to the pool

@@ -31,7 +31,7 @@ def test_an_app_written_for_django_tasks_runs_unchanged(engine: Engine, settings
     storage = FileSystemStorage(str(tmp_path))
     Image.new("RGB", (400, 300)).save(tmp_path / "cat.png")
     new = [models.PillowPicture("cat.png", "WEBP", None, storage, width).deconstruct() for width in (100, 200)]
-    asked = {
+    asked: dict[str, Any] = {
         "storage": ("django.core.files.storage.FileSystemStorage", [str(tmp_path)], {}),
         "file_name": "cat.png",
         "sender": None,
