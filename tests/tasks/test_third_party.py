@@ -25,6 +25,7 @@ pytestmark = [
 
 @with_tables
 def test_an_app_written_for_django_tasks_runs_unchanged(engine: Engine, settings: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pictures", reason="the extra test brings it")
     settings.PICTURES = {"QUEUE_NAME": "default"}
     models: Any = importlib.import_module("pictures.models")
     tasks: Any = importlib.import_module("pictures.tasks")
