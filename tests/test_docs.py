@@ -29,6 +29,7 @@ from django_jobs.schedules import code
 from django_jobs.workers.runner import Runner
 from example_project.shop import payments
 from example_project.shop.models import DemoRun, Order, Product, Vendor
+from tests.engines.common import on_postgresql
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -109,6 +110,17 @@ def test_the_statements_of_the_page_on_schedules_can_be_pasted(engine: Engine) -
             cursor.execute(statement)
             cursor.fetchall()
     assert len(statements) == 3
+
+
+@on_postgresql
+@pytest.mark.django_db(databases="__all__")
+def test_the_settings_of_a_role_on_the_page_on_operating_can_be_pasted(engine: Engine) -> None:
+    (text,) = blocks("docs/operating.md", "sql")
+    with connections[engine.alias].cursor() as cursor:
+        cursor.execute("CREATE ROLE workers")
+        cursor.execute(text)
+        cursor.execute("SELECT setconfig FROM pg_db_role_setting WHERE setrole = 'workers'::regrole")
+        assert len(cursor.fetchone()[0]) == text.count("ALTER ROLE workers SET") == 5
 
 
 @pytest.mark.django_db(transaction=True)

@@ -173,6 +173,20 @@ def test_the_code_of_the_page_on_moving_works_as_pasted(run: Callable[..., Any])
     assert (found.queue, found.priority, found.max_attempts, found.payload["args"]) == ("mail", 8, 6, [42])
 
 
+# Run command by command: by .ci/run, and by tests/test_docs_quickstart.py.
+CONSOLES = {("README.md", "console"), ("docs/quickstart.md", "console")}
+
+
+@pytest.mark.fast
+def test_every_block_that_is_no_python_is_run_or_looked_at_as_well() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    found = {
+        (str(page.relative_to(ROOT)), language) for page in PAGES for _, language, _ in FENCED.findall(page.read_text())
+    }
+    others = {(name, language) for name, language in found if language not in ("python", "")}
+    assert {pair for pair in others if 'blocks("{}", "{}")'.format(*pair) not in tests} == CONSOLES
+
+
 @pytest.mark.fast
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_is_fenced_and_named_in_a_test_or_marked(page: Path) -> None:

@@ -49,6 +49,16 @@ def test_every_option_of_every_command_is_documented() -> None:
 
 
 @pytest.mark.fast
+def test_every_command_that_a_page_names_is_there_and_takes_the_options_that_it_is_given() -> None:
+    known, calls = given(), []
+    for page in [ROOT / "README.md", *DOCS.glob("*.md")]:
+        found = re.findall(r"(?:`|manage\.py )((jobs [a-z-]+|runworkers|runscheduler)\b[^`\n]*)", page.read_text())
+        calls += [(page.name, name, set(re.findall(r" (--[a-z-]+)", command)) - {"--json"}) for command, name in found]
+    wrong = [(page, name, options) for page, name, options in calls if name not in known or options - known[name]]
+    assert (wrong, len(calls) > 100) == ([], True)
+
+
+@pytest.mark.fast
 def test_every_option_of_a_job_is_documented() -> None:
     items = re.findall(r"^\* (`.*?)$", (DOCS / "writing-jobs.md").read_text(), re.M)
     named = {name for item in items for name in re.findall(r"`(\w+)`", item)}

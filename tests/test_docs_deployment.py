@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 from django.db import connections
 
+from django_jobs.conf import Conf
 from tests.app.jobs import wait_for_file
 from tests.app.process_jobs import leave_orphans
 from tests.harness import Tree, wait_for
+from tests.monitoring.common import Exited
 from tests.processes.common import effects, on_postgresql, with_processes
 
 FILES = Path(__file__).parent.parent / "docs" / "deployment"
@@ -52,6 +54,14 @@ def children(pid: int) -> list[int]:
     return [int(child) for task in tasks for child in task.read_text().split()]
 
 
+def healthy(check: object) -> bool:
+    """Tell what a container with the health check of the page comes to when `jobs check` has this exit code."""
+    (command,) = re.findall(r"^HEALTHCHECK .* CMD (.*)$", (FILES / "Dockerfile").read_text(), re.M)
+    shell = command.replace("python manage.py jobs check", f"(exit {check})")
+    assert shell != command
+    return subprocess.run(["sh", "-c", shell], check=False).returncode == 0
+
+
 class TestContainer:
     pytestmark = [
         *with_processes,
@@ -74,11 +84,13 @@ class TestContainer:
             held = {"worker": processes * (threads + 2), "supervisor": 1, "scheduler": 1, "listener": 1}
             wait_for(lambda: sessions() in (held, {**held, "maintenance": 1}), 10, "the connections of the page")
             wait_for(lambda: len(children(first)) == 1, what="what a handler left has been waited for")
+            assert healthy(Exited("check").code)
             os.kill(first, signal.SIGTERM)
             wait_for(lambda: "SIGTERM" in workers.log, what="it was told")
             file.touch()
             assert workers.wait() == 0, workers.log
             assert (tree.count(status="done"), len(effects(tree)), sessions()) == (4, 6, {})
+            assert not healthy(Exited("check").code), "nobody runs the jobs"
         finally:
             tree.end_all()
 
@@ -87,7 +99,21 @@ def test_the_container_runs_the_workers_without_a_shell() -> None:
     text = (FILES / "Dockerfile").read_text()
     (command,) = re.findall(r"^CMD (.*)$", text, re.M)
     assert ast.literal_eval(command) == ["python", "manage.py", "runworkers"]
-    assert "CMD python manage.py jobs check" in text
+
+
+def test_the_health_check_calls_a_container_unhealthy_when_the_state_is_critical_or_unknown() -> None:
+    assert [healthy(code) for code in range(4)] == [True, True, False, False]
+
+
+def test_every_example_waits_longer_for_the_end_than_runs_may_take_for_it() -> None:
+    patience = {
+        "compose.yaml": r"stop_grace_period: (\d+)s",
+        "kubernetes.yaml": r"terminationGracePeriodSeconds: (\d+)",
+        "runworkers.service": r"TimeoutStopSec=(\d+)",
+    }
+    for name, pattern in patience.items():
+        (seconds,) = re.findall(pattern, (FILES / name).read_text())
+        assert float(seconds) >= Conf().shutdown_grace + 10, name
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")

@@ -15,8 +15,11 @@ from django_jobs.engines.sqlite_parts import is_busy
 from django_jobs.exceptions import ConfigurationError
 
 
-def take_file(alias: str, wait: float) -> None:
-    """Lock the jobs' SQLite file for this tree, and have it written ahead, so that readers and a writer do not wait."""
+def take_file(alias: str, wait: float) -> int:
+    """Lock the jobs' SQLite file for this tree, and have it written ahead, so that readers and a writer do not wait.
+
+    Return the descriptor that holds the lock: closed by this process, it is held only by children that still live.
+    """
     try:
         with connections[alias].cursor() as cursor:
             cursor.execute("PRAGMA database_list")
@@ -25,11 +28,12 @@ def take_file(alias: str, wait: float) -> None:
                 raise ConfigurationError(
                     "An SQLite database in memory cannot be shared with workers; give NAME a file."
                 )
-            _lock(Path(name), wait)
+            descriptor = _lock(Path(name), wait)
             _write_ahead(cursor, wait)
     except OperationalError as error:
         raise ConfigurationError(f"The SQLite database cannot be opened: {error}.") from error
     connections[alias].close()
+    return descriptor
 
 
 def _write_ahead(cursor: Any, wait: float) -> None:

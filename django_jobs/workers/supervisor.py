@@ -83,8 +83,7 @@ class Supervisor:
         """
         configure_connections("supervisor", self._settings.lease)
         self._hang_seconds = max(self._settings.lease, longest_wait(self._plan.alias, self._settings.lease) + 5.0)
-        if self._engine.name == "sqlite":
-            take_file(self._plan.alias, self._settings.lease)
+        file = take_file(self._plan.alias, self._settings.lease) if self._engine.name == "sqlite" else None
         told.post_by(self._teller.put)
         self._handle_signals()
         posix.adopt_orphans()
@@ -103,6 +102,8 @@ class Supervisor:
             raise
         finally:
             stacks.remove_room(self._plan.supervisor)
+            if file is not None:
+                os.close(file)  # a program may have the command run once more
 
     def _begin_beside(self) -> None:
         """Have all threads begin before the fork: what is imported and built by then is shared with all children."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tests.acts import dead
 from tests.app.jobs import leave_effect, nothing
 from tests.engines.common import alone, alter, claim, enqueue, on_postgresql, sql
 from tests.monitoring.common import due, silence, worker
+from tests.test_docs import ROOT, blocks
 from tests.test_stats import make
 
 if TYPE_CHECKING:
@@ -212,3 +214,22 @@ def test_a_scrape_that_takes_too_long_is_given_up(engine: Engine, monkeypatch: p
     assert metrics() == {"django_jobs_up": {(): 0.0}}
     with pytest.raises(OperationalError):
         sql(engine, "SET LOCAL statement_timeout = 1; SELECT pg_sleep(1)")
+
+
+@on_postgresql
+def test_every_metric_is_documented_and_the_rules_of_the_page_ask_for_those_that_are_there(engine: Engine) -> None:
+    pytest.importorskip("prometheus_client")
+    from django_jobs.monitoring.metrics import JobsCollector
+
+    families = {found.name: found.type for found in JobsCollector().collect()}
+    there = {f"{name}_total" if kind == "counter" else name for name, kind in families.items()}
+    with_snapshot = "django_jobs_oldest_snapshot_seconds"  # only while somebody holds one
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    documented = set()
+    for cell in re.findall(r"^\| (`django_jobs_.*?) \|", page, re.M):
+        for before, choices, after in re.findall(r"`(django_jobs_\w*)(?:\{([\w,]+)\})?(\w*)`", cell):
+            documented |= {before + choice + after for choice in choices.split(",")}
+    assert documented == there | {with_snapshot}
+    (rules,) = blocks("docs/monitoring.md", "yaml")
+    asked = set(re.findall(r"django_jobs_\w+", rules))
+    assert (asked - there, len(asked)) == (set(), 3)
