@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import socket
 from datetime import timedelta
+from typing import Any
 
 from django_jobs.engines.base import Engine
 from django_jobs.models import Worker as WorkerRow
@@ -42,5 +43,6 @@ def leave(engine: Engine, incarnation: str) -> None:
 
 def forget_silent(engine: Engine, silent: timedelta) -> None:
     """Delete the rows of worker processes that have been silent for so long. Not by the ORM, as above."""
+    given: list[Any] = [silent]
     with engine.connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM django_jobs_worker WHERE heartbeat_at < {NOW[engine.name]} - %s", [silent])
+        cursor.execute(f"DELETE FROM django_jobs_worker WHERE heartbeat_at < {NOW[engine.name]} - %s", given)
