@@ -10,6 +10,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.checks.registry import registry
 from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
@@ -366,3 +367,23 @@ def test_counts_may_come_as_numbers_from_code_that_calls_the_command(given: str 
     assert runworkers._count(given, "--processes", 7) == count
     with pytest.raises(ConfigurationError, match="--processes is 0; give a whole number"):
         runworkers._count(0, "--processes", 7)
+
+
+def test_our_commands_leave_out_the_checks_of_those_that_migrate_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def of_commands(**_: Any) -> list[Any]:
+        ran.append("of commands")
+        return []
+
+    def of_the_project(**_: Any) -> list[Any]:
+        ran.append("of the project")
+        return []
+
+    registered = {*registry.registered_checks}
+    monkeypatch.setattr(registry, "registered_checks", {*registered})
+    registry.register(of_commands, "commands")
+    registry.register(of_the_project)
+    runworkers.Command().check()
+    assert ran == ["of the project"]
+    assert registry.registered_checks == {*registered, of_commands, of_the_project}

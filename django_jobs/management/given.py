@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
+from django.core.checks.registry import registry
 from django.core.management.base import BaseCommand, CommandError, SystemCheckError
 from django.utils import timezone
 
@@ -40,9 +42,21 @@ class Checked(BaseCommand):
 
     def check(self, *args: Any, **kwargs: Any) -> None:
         try:
-            super().check(*args, **kwargs)
+            with _without_those_of_commands():
+                super().check(*args, **kwargs)
         except SystemCheckError as error:
             refuse(str(error))
+
+
+@contextmanager
+def _without_those_of_commands() -> Iterator[None]:
+    """Leave out the checks of `migrate` and `makemigrations`: they import these, more than a MiB that worker processes keep."""
+    left_out = {check for check in registry.get_checks() if set(check.tags) == {"commands"}}
+    registry.registered_checks -= left_out
+    try:
+        yield
+    finally:
+        registry.registered_checks |= left_out
 
 
 def show_log(verbosity: int) -> None:

@@ -9,6 +9,9 @@ from django.db.models import Func, TextField
 from django.db.models.functions import Now
 from django.utils import timezone
 
+# What the expression `Now` is on each database, for statements that are made without the ORM.
+NOW = {"postgresql": "STATEMENT_TIMESTAMP()", "sqlite": "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"}
+
 
 class Clock(Now):
     """The database's time, to be stored: on SQLite, where times are compared as text, with as many digits as all others."""

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from django.db.models.functions import Now
-
 from django_jobs import deployment, log
 from django_jobs.engines.base import Engine
 from django_jobs.engines.causes import LEASE_RAN_OUT
@@ -27,6 +25,7 @@ from django_jobs.workers.link import Link, missing_tables, took_too_long
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.pulse import Pulse
+from django_jobs.workers.registration import forget_silent
 from django_jobs.workers.watchdog import watchdog
 
 RESCUE_SECONDS = 1.0
@@ -240,8 +239,7 @@ class Heart:
         """Delete the rows of worker processes that have been silent for long, once in a lease."""
         if time.monotonic() >= self._forget_at:
             self._forget_at = time.monotonic() + self._settings.lease
-            silent = timedelta(seconds=SILENT_LEASES * self._settings.lease)
-            WorkerRow.objects.using(self._engine.alias).filter(heartbeat_at__lt=Now() - silent).delete()
+            forget_silent(self._engine, timedelta(seconds=SILENT_LEASES * self._settings.lease))
 
     def _cancel_expired(self) -> None:
         total = number = self._engine.cancel_expired(rescue.BATCH)

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import json
 import socket
+from datetime import timedelta
+from typing import Any
 
 from django_jobs.engines.base import Engine
 from django_jobs.models import Worker as WorkerRow
+from django_jobs.models.clock import NOW
 from django_jobs.workers.plan import Plan
 
 
@@ -36,3 +39,10 @@ def leave(engine: Engine, incarnation: str) -> None:
     """Delete the row of a worker process that ends."""
     WorkerRow.objects.using(engine.alias).filter(pk=incarnation).delete()
     engine.connection.close()
+
+
+def forget_silent(engine: Engine, silent: timedelta) -> None:
+    """Delete the rows of worker processes that have been silent for so long. Not by the ORM, as above."""
+    given: list[Any] = [silent]
+    with engine.connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM django_jobs_worker WHERE heartbeat_at < {NOW[engine.name]} - %s", given)

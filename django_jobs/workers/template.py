@@ -42,6 +42,9 @@ def fork_template(plan: Plan, seats: SeatMap, doorbells: list[Doorbell]) -> tupl
     # Here, and not in the children: looking for garbage writes to every object, and so ends the sharing of its page.
     gc.collect()
     gc.freeze()
+    if sys.version_info < (3, 12):
+        # Else each process counts references up and down for the names of what it looks up: later versions do not count them.
+        sys._clear_type_cache()
     posix.give_back_memory()
     pid = os.fork()
     if pid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django_jobs import processes
 from django_jobs.engines.base import Engine
 from django_jobs.models import Job, Worker
-from django_jobs.workers.registration import register
+from django_jobs.workers.registration import forget_silent, register
 from tests.app.jobs import hold_interpreter, nothing, wait_for_file
 from tests.app.process_jobs import end_by_file
 from tests.harness import RunWorkers, Tree, wait_for
@@ -250,3 +251,30 @@ def test_what_is_asked_is_heard_by_the_statement_that_a_heartbeat_sends_anyway(e
     assert not tables.pulse.orders.waiting
     other.refresh_from_db()
     assert other.asked == "stop"
+
+
+def test_what_a_supervisor_does_again_and_again_leaves_the_orm_to_the_pages_that_all_its_processes_share(
+    engine: Engine,
+) -> None:
+    tables = Tables(engine)
+    register(engine, tables.plan, tables.child.incarnation, tables.child.pid)
+    called: set[str] = set()
+    sys.setprofile(lambda frame, event, arg: called.add(frame.f_code.co_filename))
+    try:
+        tables.pulse.beat()
+        if engine.reaps_by_lease:
+            forget_silent(engine, timedelta(minutes=5))
+    finally:
+        sys.setprofile(None)
+    assert any(name.endswith("orders.py") for name in called)
+    assert [name for name in called if "/django/db/models/" in name] == []
+
+
+@on_postgresql
+def test_the_row_of_a_process_that_is_silent_for_long_is_deleted(engine: Engine) -> None:
+    rows = Worker.objects.using(engine.alias)
+    for name, ago in [("old", 301), ("young", 299)]:
+        rows.create(id=name, host="h", pid=1, supervisor_pid=1, types=[], threads=1)
+        rows.filter(pk=name).update(heartbeat_at=Now() - timedelta(seconds=ago))
+    forget_silent(engine, timedelta(minutes=5))
+    assert [row.pk for row in rows.all()] == ["young"]
