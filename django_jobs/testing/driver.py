@@ -12,7 +12,7 @@ from functools import cache
 
 from django.db import transaction
 
-from django_jobs import registry
+from django_jobs import checked, registry
 from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.base import DATABASE_ERRORS
