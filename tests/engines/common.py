@@ -40,9 +40,17 @@ def order(
     lease: float = 30.0,
     lanes: tuple[Lane, ...] | None = None,
     oldest: int = 0,
+    deployment: str | None = None,
 ) -> ClaimOrder:
     return ClaimOrder(
-        locked_by=locked_by, lease=lease, limit=limit, queues=queues, types=types, lanes=lanes, oldest=oldest
+        locked_by=locked_by,
+        lease=lease,
+        limit=limit,
+        queues=queues,
+        types=types,
+        lanes=lanes,
+        oldest=oldest,
+        deployment=deployment,
     )
 
 
