@@ -104,7 +104,9 @@ class Owner:
 
     def _asked(self) -> str:
         try:
-            begin(self._engine, self._name)  # as it was, or emptied under our hands: then no claim brings anything until then
+            begin(
+                self._engine, self._name
+            )  # as it was, or emptied under our hands: then no claim brings anything until then
         except ConfigurationError as error:
             return str(error)
         return ""

@@ -9,6 +9,7 @@ from typing import Any
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 
+from django_jobs import router
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.tasks import options, types
 from django_jobs.tasks.api import BaseTaskBackend, InvalidTask, Task, TaskResult, task_enqueued
@@ -81,7 +82,7 @@ class JobsBackend(BaseTaskBackend):
             found.append(
                 Error(
                     f"{where} is a backend of django_jobs, which is not installed as an app.",
-                    hint="Add 'django_jobs' to INSTALLED_APPS and run `manage.py migrate`.",
+                    hint=f"Add 'django_jobs' to INSTALLED_APPS and run `{router.migrate(router.wanted() or 'default')}`.",
                     id="django_jobs.E012",
                 )
             )

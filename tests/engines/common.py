@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TYPES = (nothing.name,)
 WORKER = "a1b2:1"
+# What makes the tables, by alias.
+MIGRATE = {"default": "`manage.py migrate`", "lite": "`manage.py migrate --database=lite`"}
 # Named, a claim is one statement, which need not look for them.
 LANES = (Lane("default", 0, 0.0, 0),)
 
