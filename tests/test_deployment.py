@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import ProgrammingError, connections
+from django.db.models import F
 
 from django_jobs import checks, deployment
 from django_jobs.doctor.examine import examine
@@ -23,7 +24,7 @@ from tests.harness import Tree
 from tests.monitoring.common import worker
 from tests.processes.common import lines, on_postgresql, with_processes, with_tables
 from tests.processes.parts import Tables
-from tests.schedules.common import made
+from tests.schedules.common import HOUR, MINUTE, jobs, late, made, state, states, tick
 from tests.threads import Session
 
 
@@ -132,6 +133,30 @@ class TestAdopting:
         assert {job.refresh().status for job in [running, *waiting]} == {"cancelled"}
         deployment.begin(engine, "staging")
         assert "already" in Ran("adopt").out
+
+    @pytest.mark.parametrize(("key", "code"), [(EOFError, 1), (KeyboardInterrupt, 130)])
+    def test_ctrl_d_and_ctrl_c_at_the_question_end_it_in_one_line(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch, key: type[BaseException], code: int
+    ) -> None:
+        def readline(*_: Any) -> str:
+            raise key
+
+        becomes(engine, "production")
+        monkeypatch.setattr(
+            sys, "stdin", type("Terminal", (StringIO,), {"isatty": lambda _: True, "readline": readline})()
+        )
+        ran = Ran("adopt")
+        assert (ran.code, ran.error, name(engine)) == (code, "Nothing was done.", "production")
+
+    def test_with_what_waits_the_slots_that_schedules_had_still_to_run_are_dropped(self, engine: Engine) -> None:
+        becomes(engine, "production")
+        busy, paused = late(engine, HOUR, MINUTE), late(engine, HOUR, MINUTE, name="paused")
+        paused.pause(by="ann", why="broken")
+        states(engine).update(pending_slot=F("changed_at"))
+        assert Ran("adopt", "--cancel", "--yes").code == 0
+        tick(engine)
+        assert (jobs(engine), state(engine, busy).pending_slot, state(engine, busy).missed) == ([], None, 0)
+        assert state(engine, paused).paused_by == "ann"
 
     def test_a_database_in_which_workers_are_at_work_is_no_copy(self, engine: Engine, settings: Any) -> None:
         becomes(engine, "production")
