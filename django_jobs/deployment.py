@@ -104,9 +104,8 @@ class Owner:
 
     def _asked(self) -> str:
         try:
-            begin(
-                self._engine, self._name
-            )  # as it was, or emptied under our hands: then no claim brings anything until then
+            # Makes the row anew if it is gone, as after a flush; no claim brings anything till then.
+            begin(self._engine, self._name)
         except ConfigurationError as error:
             return str(error)
         return ""
