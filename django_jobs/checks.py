@@ -189,10 +189,11 @@ def check_server(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     alias = jobs_alias()
-    if alias not in (databases or ()):
+    vendor = connections[alias].vendor
+    if alias not in (databases or ()) or vendor not in ("postgresql", "sqlite"):
         return []
     found = _check_deployment(alias)
-    return [*found, *_check_version(alias)] if connections[alias].vendor == "postgresql" else found
+    return [*found, *_check_version(alias)] if vendor == "postgresql" else found
 
 
 def _check_deployment(alias: str) -> list[CheckMessage]:

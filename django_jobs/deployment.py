@@ -21,7 +21,8 @@ from django_jobs.models.clock import Clock
 
 # Not by the ORM: worker processes ask, and share more memory as long as they have not used it.
 _STORED = "SELECT name, instance FROM django_jobs_deployment WHERE id = 1"
-_FIRST = "INSERT INTO django_jobs_deployment (id, instance, name) VALUES (1, %s, %s) ON CONFLICT DO NOTHING"
+# By the key, which a table has only when a restore is through with it: in the midst of one this fails, and makes no row.
+_FIRST = "INSERT INTO django_jobs_deployment (id, instance, name) VALUES (1, %s, %s) ON CONFLICT (id) DO NOTHING"
 _NAME = "UPDATE django_jobs_deployment SET name = %s WHERE id = 1 AND name = ''"
 
 
@@ -79,9 +80,10 @@ def adopt(engine: Engine, name: str | None, by: str) -> Stored:
 
 
 class Owner:
-    """Asks again whose the database is: with each new connection and, where DEPLOYMENT is set, every so many seconds.
+    """Asks again whose the database is: with each new connection, and every so many seconds.
 
-    It may be restored from another one's dump while workers wait for it, or under their hands.
+    It may be restored from another one's dump while workers wait for it, or under their hands. Claims ask it themselves,
+    and bring nothing of one that is another's; this is for those who say so and stop.
     """
 
     def __init__(self, engine: Engine, name: str | None, seconds: float) -> None:
@@ -95,7 +97,15 @@ class Owner:
     def refuses(self) -> str:
         """Say why no job is to be run, nothing if they may be."""
         raw, now = self._engine.connection.connection, time.monotonic()
-        if raw is None or raw is not self._raw or (self._name is not None and now >= self._again_at):
-            self._said = mismatch(self._engine, self._name)
+        if raw is None or raw is not self._raw or now >= self._again_at:
+            self._said = self._asked()
             self._raw, self._again_at = self._engine.connection.connection, now + self._seconds
         return self._said
+
+    def _asked(self) -> str:
+        try:
+            # Makes the row anew if it is gone, as after a flush; no claim brings anything till then.
+            begin(self._engine, self._name)
+        except ConfigurationError as error:
+            return str(error)
+        return ""

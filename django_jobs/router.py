@@ -20,6 +20,11 @@ def wanted() -> str | None:
     return found if isinstance(found, str) and found in settings.DATABASES else None
 
 
+def migrate(alias: str) -> str:
+    """Return the command that makes the tables on a database."""
+    return "manage.py migrate" if alias == "default" else f"manage.py migrate --database={alias}"
+
+
 class JobsRouter:
     """Keeps the tables of django_jobs, and nothing else, on the database that the setting DATABASE names."""
 

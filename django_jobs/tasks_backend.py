@@ -12,6 +12,7 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as CheckWarning
 
+from django_jobs import router
 from django_jobs.exceptions import InvalidJob, InvalidJobType, shown
 from django_jobs.options import Enqueue
 from django_jobs.registry import JobType
@@ -108,7 +109,7 @@ class JobsBackend(BaseTaskBackend):
             found.append(
                 Error(
                     f"{where} is a backend of django_jobs, which is not installed as an app.",
-                    hint="Add 'django_jobs' to INSTALLED_APPS and run `manage.py migrate`.",
+                    hint=f"Add 'django_jobs' to INSTALLED_APPS and run `{router.migrate(router.wanted() or 'default')}`.",
                     id="django_jobs.E012",
                 )
             )

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.core.checks import CheckMessage, run_checks
+from django.core.management import CommandError, call_command
 from django.db import connections, models
 from django.test.utils import _TestState, isolate_apps
 
-from django_jobs import checks, registry
+from django_jobs import checks, engines, registry
 from django_jobs.models import ArchivedJob, Job
 from tests.app.jobs import nothing
 
@@ -125,9 +126,27 @@ def test_an_old_sqlite_is_an_error(vendor: str, monkeypatch: pytest.MonkeyPatch)
     assert ids(checks.check_database(None)) == ["django_jobs.E004"]
 
 
-def test_another_vendor_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(connections["default"]), "vendor", "mysql")
-    assert ids(checks.check_database(None)) == ["django_jobs.E003"]
+@pytest.fixture
+def maria(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    engines._engine.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(connections["default"]), "vendor", "mysql")
+        patch.setattr(type(connections["default"]), "display_name", "MariaDB")
+        yield
+    engines._engine.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "command", [["check"], ["check", "--database=default"], ["migrate"], ["runworkers"], ["jobs", "status"]]
+)
+def test_a_database_of_another_vendor_is_refused_by_all_commands_in_the_same_words(
+    maria: None, command: list[str]
+) -> None:
+    with pytest.raises(CommandError, match="'default' is MariaDB, which django_jobs cannot keep") as caught:
+        # `check` has no such option: it does nothing else.
+        options: dict[str, Any] = {} if command[0] == "check" else {"skip_checks": False}
+        call_command(*command, **options)
+    assert "django_jobs.E003" in str(caught.value)
 
 
 @pytest.mark.django_db

@@ -22,7 +22,7 @@ from django_jobs.management.commands import runworkers
 from django_jobs.models import Job, Worker
 from tests.acts import Ran, age, dead
 from tests.app.jobs import leave_effect, nothing
-from tests.engines.common import beside_others, claim_one, enqueue, order, settled, sql
+from tests.engines.common import MIGRATE, beside_others, claim_one, enqueue, order, settled, sql
 from tests.harness import ROOT, Tree, wait_for
 from tests.threads import session
 
@@ -285,9 +285,9 @@ def test_runworkers_refuses_a_system_that_cannot_fork_with_one_line_and_exit_2(t
     )  # fmt: skip
 
 
-def test_jobs_before_migrate_ends_in_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Job._meta, "db_table", "not_there")
-    with pytest.raises(CommandError, match=r"was `manage\.py migrate` run") as caught:
+def test_jobs_before_migrate_ends_in_one_line(engine: Engine) -> None:
+    sql(engine, "ALTER TABLE django_jobs_job RENAME TO django_jobs_gone")
+    with pytest.raises(CommandError, match=f"was {MIGRATE[engine.alias]} run") as caught:
         jobs("list")
     assert caught.value.returncode == 2
     assert "\n" not in str(caught.value)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import ProgrammingError, connections
+from django.db.models import F
 
 from django_jobs import checks, deployment
 from django_jobs.doctor.examine import examine
@@ -17,12 +19,13 @@ from django_jobs.models import Deployment, Job
 from django_jobs.queue import rescue
 from tests.acts import Ran, in_state
 from tests.app.jobs import nothing
-from tests.engines.common import alter
+from tests.engines.common import alter, order, rows
 from tests.harness import Tree
 from tests.monitoring.common import worker
 from tests.processes.common import lines, on_postgresql, with_processes, with_tables
 from tests.processes.parts import Tables
-from tests.schedules.common import made
+from tests.schedules.common import HOUR, MINUTE, jobs, late, made, state, states, tick
+from tests.threads import Session
 
 
 def name(engine: Engine) -> str:
@@ -69,17 +72,20 @@ class TestWhose:
 
     def test_it_is_asked_again_with_a_new_connection_and_where_it_matters_in_time(self, engine: Engine) -> None:
         becomes(engine, "production")
-        unnamed, often, seldom = (
-            deployment.Owner(engine, name, every) for name, every in ((None, 0), ("a", 0), ("a", 99))
-        )
+        owners = [deployment.Owner(engine, name, every) for name, every in ((None, 0), ("a", 0), ("a", 99))]
         becomes(engine, "")
-        owners = [unnamed, often, seldom]
         assert [owner.refuses() for owner in owners] == [""] * 3
         becomes(engine, "production")
-        assert [bool(owner.refuses()) for owner in owners] == [False, True, False]
+        assert [bool(owner.refuses()) for owner in owners] == [True, True, False]
         connections[engine.alias].close()
         connections[engine.alias].ensure_connection()
         assert [bool(owner.refuses()) for owner in owners] == [True, True, True]
+
+    def test_a_row_that_is_gone_as_after_a_flush_is_made_anew(self, engine: Engine) -> None:
+        owner = deployment.Owner(engine, "staging", 0)
+        assert (owner.refuses(), name(engine)) == ("", "staging")
+        Deployment.objects.using(engine.alias).all().delete()
+        assert (owner.refuses(), name(engine)) == ("", "staging")
 
 
 @with_tables
@@ -128,6 +134,30 @@ class TestAdopting:
         deployment.begin(engine, "staging")
         assert "already" in Ran("adopt").out
 
+    @pytest.mark.parametrize(("key", "code"), [(EOFError, 1), (KeyboardInterrupt, 130)])
+    def test_ctrl_d_and_ctrl_c_at_the_question_end_it_in_one_line(
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch, key: type[BaseException], code: int
+    ) -> None:
+        def readline(*_: Any) -> str:
+            raise key
+
+        becomes(engine, "production")
+        monkeypatch.setattr(
+            sys, "stdin", type("Terminal", (StringIO,), {"isatty": lambda _: True, "readline": readline})()
+        )
+        ran = Ran("adopt")
+        assert (ran.code, ran.error, name(engine)) == (code, "Nothing was done.", "production")
+
+    def test_with_what_waits_the_slots_that_schedules_had_still_to_run_are_dropped(self, engine: Engine) -> None:
+        becomes(engine, "production")
+        busy, paused = late(engine, HOUR, MINUTE), late(engine, HOUR, MINUTE, name="paused")
+        paused.pause(by="ann", why="broken")
+        states(engine).update(pending_slot=F("changed_at"))
+        assert Ran("adopt", "--cancel", "--yes").code == 0
+        tick(engine)
+        assert (jobs(engine), state(engine, busy).pending_slot, state(engine, busy).missed) == ([], None, 0)
+        assert state(engine, paused).paused_by == "ann"
+
     def test_a_database_in_which_workers_are_at_work_is_no_copy(self, engine: Engine, settings: Any) -> None:
         becomes(engine, "production")
         settings.DJANGO_JOBS = {"DEPLOYMENT": "staging"}
@@ -138,17 +168,42 @@ class TestAdopting:
 
 
 @with_tables
-def test_a_worker_claims_nothing_of_a_database_that_became_anothers(engine: Engine) -> None:
-    tables = Tables(engine, deployment="staging", heartbeat=0.0)
-    tables.map.beat(1e12)
-    process = tables.worker()
-    nothing.enqueue()
-    becomes(engine, "production")
-    process._step()
-    assert Job.objects.using(engine.alias).get().status == "ready"
-    becomes(engine, "staging")
-    process._step()
-    assert Job.objects.using(engine.alias).get().status == "running"
+class TestClaiming:
+    def test_a_worker_claims_nothing_of_a_database_that_became_anothers_a_moment_ago(self, engine: Engine) -> None:
+        tables = Tables(engine, deployment="staging", heartbeat=1e6)
+        tables.map.beat(1e12)
+        process = tables.worker()
+        nothing.enqueue()
+        process._step()
+        nothing.enqueue()
+        becomes(engine, "production")
+        process._claimer.hear_news()
+        process._step()
+        assert sorted(Job.objects.using(engine.alias).values_list("status", flat=True)) == ["ready", "running"]
+
+    @pytest.mark.parametrize("parked", [None, "type", "suspect"])
+    def test_no_claim_brings_a_job_of_anothers_database_nor_of_one_that_is_half_restored(
+        self, engine: Engine, parked: str | None
+    ) -> None:
+        claims = {None: engine.claim, "type": engine.claim_parked, "suspect": engine.claim_suspect}
+        alter(engine, nothing.enqueue().pk, parked=parked, suspect=parked == "suspect")
+        owner = order(deployment="production")
+        before = rows(engine)
+        assert claims[parked](owner) == ([], 0, 0)
+        becomes(engine, "production")
+        for name in ("staging", ""):
+            assert claims[parked](replace(owner, deployment=name)) == ([], 0, 0)
+        assert rows(engine) == before
+        assert len(claims[parked](owner).jobs) == 1
+
+    @on_postgresql
+    def test_nobody_takes_a_database_in_the_midst_of_its_restore(self, engine: Engine, other: Session) -> None:
+        # pg_restore makes keys when all rows are there.
+        other.begin()
+        other.sql("ALTER TABLE django_jobs_deployment DROP CONSTRAINT django_jobs_deployment_pkey")
+        with pytest.raises(ProgrammingError):
+            other.do(lambda: deployment.begin(engine, "staging"))
+        other.rollback()
 
 
 @on_postgresql

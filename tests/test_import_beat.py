@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.test import modify_settings
 
@@ -19,6 +20,7 @@ from django_jobs.models import Job, Schedule
 pytestmark = pytest.mark.django_db(databases="__all__")
 
 LATER = datetime(2040, 1, 1, 12, tzinfo=UTC)
+LAST = datetime(9999, 12, 30, tzinfo=UTC)
 EARLIER = datetime(2020, 1, 1, 12, tzinfo=UTC)
 Row = Callable[..., Any]
 
@@ -102,6 +104,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "both days": ({"crontab": {"day_of_month": "1", "day_of_week": "1"}}, "restricts both day fields"),
     "wraps": ({"crontab": {"hour": "22-3"}}, "22-3"),
     "often": ({"interval": {"every": 5, "period": "microseconds"}}, "every"),
+    "too long": ({"interval": {"every": 2 * 10**9, "period": "days"}}, "its interval is 2000000000 'days'"),
+    "too long, once": (
+        {"interval": {"every": 2 * 10**9, "period": "days"}, "one_off": True},
+        "its interval is 2000000000 'days'",
+    ),
+    "no unit": ({"interval": {"every": 5, "period": "fortnights"}}, "its interval is 5 'fortnights'"),
+    "no step": ({"crontab": {"month_of_year": "*/0"}}, "a step of 0"),
+    "expires never": (
+        {"clocked": {"clocked_time": LAST}, "expire_seconds": 2**31 - 1},
+        "it would expire 2147483647 s after 9999-12-30",
+    ),
+    "deep": ({"args": "[" * 50_000 + "]" * 50_000}, "cannot be read as JSON"),
+    "long queue": ({"queue": "q" * 200}, "has 200 characters"),
     "sun": ({"solar": {"event": "sunset", "latitude": 52, "longitude": 13}}, "it follows the sun"),
     "no JSON": ({"args": "[1"}, "its args, '[1', cannot be read as JSON"),
     "no list": ({"args": "{}"}, "should be a list"),
@@ -116,7 +131,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_be_carried_is_named_with_the_reason_and_keeps_no_other_from_it(engine: Engine, row: Row) -> None:
     times: dict[str, Any] = {"interval": {"every": 1, "period": "days"}}
     for name, (fields, _said) in REFUSED.items():
-        given = {**(times if {"crontab", "interval", "solar"}.isdisjoint(fields) else {}), **fields}
+        given = {**(times if {"crontab", "interval", "solar", "clocked"}.isdisjoint(fields) else {}), **fields}
         row(name, **{key: value for key, value in given.items() if value is not None})
     row("own", task="celery.backend_cleanup", **times)
     row("over", expires=EARLIER, **times)
@@ -129,6 +144,25 @@ def test_what_cannot_be_carried_is_named_with_the_reason_and_keeps_no_other_from
     assert (came["own"][0], came["over"][0], code) == ("not needed", "not needed", 1)
     assert "do not expire" in came["good"][1]
     assert "headers stays behind" in came["good"][1]
+    assert [found[0] for found in schedules(engine)] == ["good"]
+
+
+def test_a_row_that_cannot_be_read_keeps_no_other_from_it(
+    engine: Engine, row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row("gone", crontab={"minute": "1"})
+    row("good", crontab={"minute": "2"})
+
+    def unknown(crontab: Any, alias: str, names: Any, values: Any) -> Any:
+        if "1" in values:
+            raise ValidationError("Invalid timezone 'Mars/Olympus'")
+        return real(alias, names, values)
+
+    model = apps.get_model("django_celery_beat", "CrontabSchedule")
+    real = model.from_db
+    monkeypatch.setattr(model, "from_db", classmethod(unknown))
+    came, code = import_beat()
+    assert (came["gone"], code) == (("refused", "it cannot be read: Invalid timezone 'Mars/Olympus'"), 1)
     assert [found[0] for found in schedules(engine)] == ["good"]
 
 

@@ -15,6 +15,7 @@ from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
 from django_jobs.monitoring.check import skew
 from django_jobs.report import TRIAL_SECONDS
+from django_jobs.router import migrate
 
 SKEW = 2.0
 FULL = 0.8
@@ -50,7 +51,7 @@ def unapplied(engine: Engine) -> Iterator[Finding]:
         yield Finding(
             "unapplied",
             f"Migrations of django_jobs are not applied: {names(missing)}.",
-            f"Run `manage.py migrate django_jobs --database={engine.alias}`.",
+            f"Run `{migrate(engine.alias)}`.",
         )
 
 

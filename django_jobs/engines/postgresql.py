@@ -66,7 +66,12 @@ class PostgreSQLEngine(PostgreSQLAtomic):
         return self._claimed("claim_suspect", order, {**_queues(order.queues), "limit": order.limit})
 
     def _claimed(self, name: str, order: ClaimOrder, parameters: dict[str, Any]) -> ClaimResult:
-        common = {"locked_by": order.locked_by, "lease": order.lease, "types": list(order.types)}
+        common = {
+            "locked_by": order.locked_by,
+            "lease": order.lease,
+            "types": list(order.types),
+            "deployment": order.deployment,
+        }
         rows = self._rows(name, common | parameters)
         jobs = [Claimed._make(row[1:]) for row in rows if row[0] is None]
         # RETURNING keeps no order.

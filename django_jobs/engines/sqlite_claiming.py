@@ -28,6 +28,8 @@ class SQLiteClaiming(SQLiteAtomic):
             found = self.look(order.queues, order.types).lanes
             lanes = tuple(sorted(found, key=lambda lane: (-lane.priority, lane.due, lane.id)))
         with self._writing() as cursor:
+            if _is_anothers(cursor, order):
+                return ClaimResult([], 0, 0)
             rows = _picked(cursor, lanes, order)
             paused = _paused_types(cursor)
             reasons = {row[0]: _parked_for(row[2], order, paused) for row in rows}
@@ -42,6 +44,8 @@ class SQLiteClaiming(SQLiteAtomic):
         where, parameters = served(order.queues)
         known, types = one_of("type", order.types)
         with self._writing() as cursor:
+            if _is_anothers(cursor, order):
+                return ClaimResult([], 0, 0)
             cursor.execute(
                 f"SELECT {_CLAIMED} FROM django_jobs_job WHERE parked IS NOT NULL AND parked IN ('type', 'pause') "
                 f"AND status = 'ready' AND run_at <= {NOW} AND {known} AND {not_paused('type')} "
@@ -53,6 +57,8 @@ class SQLiteClaiming(SQLiteAtomic):
     def claim_suspect(self, order: ClaimOrder) -> ClaimResult:
         where, parameters = self._suspects(order.queues, order.types)
         with self._writing() as cursor:
+            if _is_anothers(cursor, order):
+                return ClaimResult([], 0, 0)
             cursor.execute(
                 f"SELECT {_CLAIMED} FROM django_jobs_job WHERE {where} AND run_at <= {NOW} "
                 "ORDER BY losses, run_at, id LIMIT 1",
@@ -103,6 +109,13 @@ class SQLiteClaiming(SQLiteAtomic):
             return None
         found = self.look(tuple({lane.queue for lane in lanes}), ())
         return found.due_in
+
+
+def _is_anothers(cursor: Any, order: ClaimOrder) -> bool:
+    if order.deployment is None:
+        return False
+    cursor.execute("SELECT 1 FROM django_jobs_deployment WHERE name IN ('', %s)", [order.deployment])
+    return cursor.fetchone() is None
 
 
 def _picked(cursor: Any, lanes: Sequence[Lane], order: ClaimOrder) -> list[Any]:

@@ -103,6 +103,7 @@ class ClaimOrder:
 
     `lanes` are served in the order given, each from its place on, but for `oldest` of the `limit` jobs: those are due
     longest of all lanes. Without any given, it is looked which there are, and the higher priorities come first.
+    Nothing is claimed of a database that is neither of this `deployment` nor nobody's; with None it is not asked.
     """
 
     locked_by: str
@@ -112,6 +113,7 @@ class ClaimOrder:
     types: tuple[str, ...]
     lanes: tuple[Lane, ...] | None = None
     oldest: int = 0
+    deployment: str | None = None
 
 
 class Run(NamedTuple):

@@ -15,8 +15,8 @@ from django_jobs.conf import conf
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.exceptions import StateConflict
 from django_jobs.management.acts import Answer, Say, who
-from django_jobs.management.given import refuse
-from django_jobs.models import Job, Schedule, Worker
+from django_jobs.management.given import agreed, refuse
+from django_jobs.models import Job, Schedule, ScheduleState, Worker
 from django_jobs.queue import bulk, operate
 from django_jobs.queue.choose import Choice
 
@@ -45,6 +45,8 @@ def adopt(options: dict[str, Any], say: Say) -> Answer:
         lines = [f"{data['cancelled']} cancelled, {data['asked']} to be when their lease has run out."]
         if data["refused"]:
             return Answer(data, [*lines, "The database is not adopted: some could not be cancelled."], data["refused"])
+        # No job is made for what they had still to run then, nor for the slots since.
+        ScheduleState.objects.using(jobs_alias()).filter(schedule__enabled=True).begin_anew()
     data["instance"] = deployment.adopt(found, ours, who()).instance
     return Answer(data, [*lines, f"The database is {_whose(ours)} from now on."])
 
@@ -90,12 +92,12 @@ def _ask(options: dict[str, Any], say: Say, before: deployment.Stored, data: dic
     say(f"  {data['running']} jobs that ran when it was copied, and would run again")
     say(f"  {data['schedules']} schedules that are enabled (`jobs pause --schedule NAME`)")
     if options["cancel"]:
-        say("The jobs are cancelled.")
+        say("The jobs are cancelled, and the schedules begin anew.")
     else:
         say("Your workers will run them; with --cancel they are cancelled instead.")
     if options["json"] or not sys.stdin.isatty():
         refuse("Nothing was done: there is nobody to be asked. Give --yes if that is what you want.")
-    if input("Adopt it? [y/N] ").strip().lower() not in ("y", "yes"):
+    if not agreed("Adopt it?", say):
         refuse("Nothing was done.")
 
 

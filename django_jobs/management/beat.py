@@ -28,6 +28,8 @@ APP = "django_celery_beat"
 FIELDS = ("type", "payload", "expression", "every", "timezone", "queue", "priority", "enabled")
 # What Celery does for itself, and nobody has to do here.
 OWN_TASKS = "celery."
+# What its fields raise of a value that they have no object for.
+_UNREADABLE = (ValidationError, ValueError)
 
 
 class CannotCarry(Exception):
@@ -94,12 +96,28 @@ def bring(types: dict[str, str], *, lower_first: bool, dry_run: bool) -> list[Br
         refuse(f"{APP} is not in INSTALLED_APPS, so its rows cannot be read; take it out after they are imported.")
     alias = jobs_alias()
     importing = Importing(types=types, lower_first=lower_first, now=database_now(alias))
-    found = list(rows.select_related("interval", "crontab", "solar", "clocked"))
+    found, unreadable = _read(rows.select_related("interval", "crontab", "solar", "clocked"))
     with transaction.atomic(using=alias):
-        came = [_bring(row, importing, alias) for row in found]
+        came = [*unreadable, *(_bring(row, importing, alias) for row in found)]
         if dry_run:
             transaction.set_rollback(True, using=alias)
     return came
+
+
+def _read(rows: Any) -> tuple[list[Any], list[Brought]]:
+    """Return the rows, and of those that cannot be made objects, as by a time zone that is known no more, what to say."""
+    try:
+        return list(rows), []
+    except _UNREADABLE:
+        found: list[Any] = []
+        unreadable = []
+        for pk, name in list(rows.values_list("pk", "name")):
+            try:
+                found.append(rows.get(pk=pk))
+            except _UNREADABLE as error:
+                why = " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
+                unreadable.append(Brought(name=name, became="refused", text=f"it cannot be read: {why}"))
+        return found, unreadable
 
 
 def _bring(row: Any, importing: Importing, alias: str) -> Brought:
@@ -150,7 +168,7 @@ def _job(row: Any, importing: Importing, alias: str) -> Brought:
     job_type = importing.type_of(row.task)
     given = {"run_at": at, "idempotency_key": key, "expires": row.expires, "queue": row.queue or job_type.queue}
     if row.expire_seconds and not row.expires:
-        given["expires"] = at + timedelta(seconds=row.expire_seconds)
+        given["expires"] = _expiry(at, row.expire_seconds)
     if (priority := importing.priority(row)) is not None:
         given["priority"] = priority
     payload = _payload(row)
@@ -175,13 +193,29 @@ def _wanted(row: Any, importing: Importing) -> Schedule:
     if row.solar is not None:
         raise CannotCarry(f"it follows the sun ({row.solar}), which schedules here do not; have a daily job ask for it")
     if row.interval is not None:
-        found.every = timedelta(**{row.interval.period: row.interval.every})
+        found.every = _every(row.interval)
     elif row.crontab is not None:
         found.expression = _expression(row.crontab)
         found.timezone = str(row.crontab.timezone)
     else:
         raise CannotCarry("it has neither an interval nor a crontab")
     return found
+
+
+def _every(interval: Any) -> timedelta:
+    try:
+        return timedelta(**{interval.period: interval.every})
+    except (OverflowError, TypeError):  # too long, or of no unit
+        raise CannotCarry(
+            f"its interval is {interval.every} {shown(interval.period)}, and a schedule here has one of a second to ten years"
+        ) from None
+
+
+def _expiry(at: datetime, seconds: int) -> datetime:
+    try:
+        return at + timedelta(seconds=seconds)
+    except OverflowError:
+        raise CannotCarry(f"it would expire {seconds} s after {at}, which is no time; give it fewer") from None
 
 
 def _expression(crontab: Any) -> str:
@@ -201,7 +235,7 @@ def _payload(row: Any) -> dict[str, Any]:
         text = getattr(row, name)
         try:
             found[name] = json.loads(text or json.dumps(kind()))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # no JSON, or nested too deep
             raise CannotCarry(f"its {name}, {shown(text)}, cannot be read as JSON: {error}") from None
         if not isinstance(found[name], kind):
             raise CannotCarry(f"its {name}, {shown(text)}, should be a {kind.__name__}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -29,12 +29,23 @@ from django_jobs.zones import BadZone, zone
 
 BIGGEST_ID = 2**63 - 1
 PRIORITY_LIMIT = 100
+# As a shell has it of who is ended by Ctrl-C.
+INTERRUPTED = 130
 # Between two looks of somebody who watches, in seconds.
 FASTEST, SLOWEST = 0.2, 3600.0
 
 
 def refuse(said: str) -> NoReturn:
     raise CommandError(said, returncode=2)
+
+
+def agreed(question: str, say: Callable[[str], object]) -> bool:
+    """Ask somebody at a terminal; who ends the input, or the command, has it end with exit code 1, or 130."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt) as error:
+        say("")  # they are still in the line of the question
+        raise CommandError("Nothing was done.", returncode=1 if isinstance(error, EOFError) else INTERRUPTED) from None
 
 
 class Checked(BaseCommand):

@@ -185,6 +185,7 @@ class Claimer:
             types=self._plan.types,
             lanes=lanes,
             oldest=oldest,
+            deployment=self._plan.settings.deployment or "",
         )
         self._sent_at = time.monotonic()
         try:

@@ -160,7 +160,7 @@ class Heart:
 
     def _after_error(self, what: str, error: Exception) -> float:
         """Decide what an error means for the connection; return the seconds until the next try."""
-        refused = str(error) if isinstance(error, ConfigurationError) else missing_tables(error)
+        refused = str(error) if isinstance(error, ConfigurationError) else missing_tables(error, self._engine.alias)
         if refused and not self._begun:
             self.refused = refused
             return 0.0

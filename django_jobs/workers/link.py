@@ -8,6 +8,7 @@ from django.db import OperationalError
 from django_jobs import log
 from django_jobs.engines.base import Engine
 from django_jobs.exceptions import EnqueueTimeout
+from django_jobs.router import migrate
 from django_jobs.workers.connections import answer_timeout, connect_timeout, statement_timeout, still_works
 from django_jobs.workers.outage import Breaks, Outage
 from django_jobs.workers.watchdog import guarded
@@ -78,7 +79,7 @@ class Link:
         return self._engine.probe(timeout=connect_timeout(self._lease))
 
 
-def missing_tables(error: Exception) -> str:
+def missing_tables(error: Exception, alias: str) -> str:
     """Return what to say of an error when it is that tables or columns are missing, else nothing."""
     said = str(error).strip().split("\n")[0]
     state = getattr(error.__cause__, "sqlstate", None)
@@ -86,7 +87,7 @@ def missing_tables(error: Exception) -> str:
     of_sqlite = isinstance(error, OperationalError) and said.startswith("no such")
     if state not in (UNDEFINED_TABLE, UNDEFINED_COLUMN) and not of_sqlite:
         return ""
-    return f"The tables of django_jobs are not as this version needs them ({said}); run `manage.py migrate`."
+    return f"The tables of django_jobs are not as this version needs them ({said}); run `{migrate(alias)}`."
 
 
 def is_locked(error: Exception) -> bool:

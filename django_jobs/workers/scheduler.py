@@ -127,7 +127,7 @@ class Scheduler:
     def _refused(self, error: Exception) -> str:
         if isinstance(error, ConfigurationError):
             return str(error)
-        return "" if self._begun else missing_tables(error)
+        return "" if self._begun else missing_tables(error, self._engine.alias)
 
     def _begin(self) -> None:
         for model in (Schedule, ScheduleState):  # are the tables there, with all columns?

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from django.db import OperationalError
 
 from django_jobs import log
-from django_jobs.deployment import Owner
 from django_jobs.engines.base import DATABASE_ERRORS, Engine
 from django_jobs.engines.values import released
 from django_jobs.workers.claims import Claimer
@@ -68,7 +67,6 @@ class Worker:
         settings = plan.settings
         self._statement_timeout = statement_timeout(settings.lease)
         self._probe_timeout = connect_timeout(settings.lease)
-        self._owner = Owner(engine, settings.deployment, settings.heartbeat)
         self._outage = Outage(f"worker {os.getpid()}", settings.lease)
         self._breaks = Breaks(settings.lease)
         self._free: deque[int] = deque(range(SEATS))
@@ -144,21 +142,16 @@ class Worker:
         self._give_back_what_waits(at_once=quiet)
         self._prepare()
         self._cut_off |= self._handlers_are_cut_off()
-        if quiet or self._writer.away or self._writer.crowded or self._cut_off or self._is_anothers():
+        if quiet or self._writer.away or self._writer.crowded or self._cut_off:
             self._region.set_rests(False)
             self._claimer.full &= not quiet  # else jobs that end would cut the pause short, again and again
-            pause = LONGEST_WAIT  # else: what ran could not be stored, or could not or must not have run
+            pause = LONGEST_WAIT  # else: what ran could not be stored, or could not have run
         else:
             with self._guarded():
                 pause = self._claim() if self._is_supervised() else self._bide()
         idle = (quiet or self._claimer.idle) and len(self._free) == SEATS
         self._region.set_phase(Phase.IDLE if idle else Phase.BUSY)
         return pause
-
-    def _is_anothers(self) -> bool:
-        """Tell whether the database is that of another deployment by now: the supervisor is about to see it, and to stop."""
-        with self._guarded():
-            return bool(self._owner.refuses())
 
     def _claim(self) -> float:
         before, self._told = self._told, self._region.told

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TYPES = (nothing.name,)
 WORKER = "a1b2:1"
+# What makes the tables, by alias.
+MIGRATE = {"default": "`manage.py migrate`", "lite": "`manage.py migrate --database=lite`"}
 # Named, a claim is one statement, which need not look for them.
 LANES = (Lane("default", 0, 0.0, 0),)
 
@@ -40,9 +42,17 @@ def order(
     lease: float = 30.0,
     lanes: tuple[Lane, ...] | None = None,
     oldest: int = 0,
+    deployment: str | None = None,
 ) -> ClaimOrder:
     return ClaimOrder(
-        locked_by=locked_by, lease=lease, limit=limit, queues=queues, types=types, lanes=lanes, oldest=oldest
+        locked_by=locked_by,
+        lease=lease,
+        limit=limit,
+        queues=queues,
+        types=types,
+        lanes=lanes,
+        oldest=oldest,
+        deployment=deployment,
     )
 
 

@@ -11,12 +11,13 @@ import pytest
 from django.core.exceptions import FieldDoesNotExist
 from django.db import connections, transaction
 
-from django_jobs import resume
+from django_jobs import deployment, resume
 from django_jobs.engines.postgresql_prepared import AFTER
 from django_jobs.engines.values import Done, Lane, Run
 from django_jobs.workers.lanes import Lanes
 from tests.app.jobs import report
-from tests.engines.common import TYPES, beside_others, on_postgresql, order, settled, sql
+from tests.engines import common
+from tests.engines.common import TYPES, beside_others, on_postgresql, settled, sql
 from tests.plans import explained
 from tests.threads import session
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from tests.threads import Session
 
 pytestmark = [on_postgresql, beside_others]
+
+# As workers ask.
+order = partial(common.order, deployment="production")
 
 FILL = """
 INSERT INTO django_jobs_job (type, queue, priority, payload, status, parked, run_at, finished_at, token, locked_by,
@@ -153,6 +157,7 @@ def worker(engine: Engine) -> Iterator[Session]:
         found.do(lambda: engine.prepare(30))
         found.begin()
         found.sql("TRUNCATE django_jobs_job, django_jobs_pause")
+        found.do(lambda: deployment.begin(engine, "production"))
         yield found
 
 
@@ -279,6 +284,7 @@ def test_a_claim_reads_the_index_and_sorts_no_backlog_whether_10_wait_or_a_milli
 
 
 def test_an_old_snapshot_makes_no_claim_read_again_what_was_claimed(engine: Engine) -> None:
+    deployment.begin(engine, "production")
     sql(engine, BACKLOG, 20_000)
     lanes = Lanes(0.25)
     with session(engine.alias) as other:

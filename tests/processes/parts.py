@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connections
 
-from django_jobs import registry
+from django_jobs import deployment, registry
 from django_jobs.conf import Conf
 from django_jobs.engines.base import Engine
 from django_jobs.engines.values import Claimed, ClaimOrder, Done, Settlement
@@ -83,6 +83,7 @@ class Tables:
             self.region.take([(number, job.id, job.token)], int(job.locked_by.split(":")[1]))
 
     def worker(self) -> Worker:
+        deployment.begin(self.engine, self.plan.settings.deployment)
         return Worker(self.engine, self.plan, self.child.incarnation, self.map, 0, Doorbell(), os.getppid())
 
 

@@ -14,6 +14,7 @@ from django.db import DatabaseError, OperationalError, connections
 from django_jobs import log
 from django_jobs.engines.base import Engine
 from django_jobs.workers.heart import Heart
+from tests.engines.common import MIGRATE
 from tests.harness import wait_for
 from tests.processes.common import on_postgresql, wait_seconds, with_tables
 from tests.processes.parts import Tables
@@ -126,7 +127,7 @@ def test_a_start_that_is_refused_for_another_reason_than_missing_tables_is_tried
 
 @pytest.mark.parametrize("asked", MISSING)
 def test_a_start_without_the_tables_of_this_version_is_refused(engine: Engine, asked: str) -> None:
-    assert "run `manage.py migrate`" in refused(engine, asked)
+    assert f"run {MIGRATE[engine.alias]}" in refused(engine, asked)
 
 
 def refused(engine: Engine, asked: str) -> str:

@@ -16,7 +16,7 @@ from django_jobs.workers import scheduler as schedulers
 from django_jobs.workers.outage import Outage
 from django_jobs.workers.scheduler import HELD_SECONDS, LONGEST_WAIT, REFUSED_SECONDS, STUCK_SECONDS, Scheduler
 from tests.app.jobs import nothing
-from tests.engines.common import beside_others, on_postgresql, on_sqlite, sql
+from tests.engines.common import MIGRATE, beside_others, on_postgresql, on_sqlite, sql
 from tests.harness import wait_for
 from tests.schedules.common import HOUR, MINUTE, SECOND, every, jobs, late, made, since, slots, state, states
 from tests.schedules.test_broken import UNREADABLE
@@ -146,7 +146,7 @@ def without_states(engine: Engine) -> Iterator[None]:
 def test_without_its_tables_it_says_what_to_do(engine: Engine, scheduler: Scheduler, thread: Session) -> None:
     with without_states(engine):
         assert thread.do(scheduler._step) == 0
-    assert "run `manage.py migrate`" in scheduler.refused
+    assert f"run {MIGRATE[engine.alias]}" in scheduler.refused
     assert not scheduler.ready.is_set()
 
 
@@ -158,7 +158,7 @@ def test_one_that_was_refused_tries_again_now_and_then_and_works_once_the_tables
         scheduler.start()
         first = scheduler._thread
         first.join(10)
-        assert "run `manage.py migrate`" in scheduler.refused
+        assert f"run {MIGRATE[engine.alias]}" in scheduler.refused
         assert scheduler.at_rest
         for _ in range(3):
             scheduler.revive()

@@ -14,6 +14,7 @@ WITH paused AS MATERIALIZED (
 ), allowed AS MATERIALIZED (
     SELECT ARRAY(SELECT name::text FROM paused WHERE kind = 'queue') AS not_queues,
            ARRAY(SELECT unnest(%(types)s::text[]) EXCEPT SELECT name FROM paused WHERE kind = 'type') AS types
+     WHERE %(deployment)s::text IS NULL OR (SELECT name FROM django_jobs_deployment) IN ('', %(deployment)s::text)
 ), lane AS MATERIALIZED (
     SELECT given.queue, given.priority, to_timestamp(given.due) AS due, given.id, given.place
       FROM unnest(%(lane_queues)s::text[], %(lane_priorities)s::smallint[], %(lane_dues)s::float8[], %(lane_ids)s::bigint[])

@@ -8,6 +8,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
 ), allowed AS MATERIALIZED (
     SELECT ARRAY(SELECT name::text FROM paused WHERE kind = 'queue') AS not_queues,
            ARRAY(SELECT unnest(%(types)s::text[]) EXCEPT SELECT name FROM paused WHERE kind = 'type') AS types
+     WHERE %(deployment)s::text IS NULL OR (SELECT name FROM django_jobs_deployment) IN ('', %(deployment)s::text)
 ), lane AS (
     SELECT known.type, first.queue, first.priority, first.run_at
       FROM allowed CROSS JOIN LATERAL unnest(allowed.types) known(type) CROSS JOIN LATERAL (

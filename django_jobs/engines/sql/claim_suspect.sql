@@ -18,6 +18,7 @@ UPDATE django_jobs_job
                              FROM django_jobs_pause pause
                             WHERE (until IS NULL OR until > statement_timestamp())
                               AND pause.name = CASE kind WHEN 'queue' THEN queue ELSE type END)
+           AND (%(deployment)s::text IS NULL OR (SELECT name FROM django_jobs_deployment) IN ('', %(deployment)s::text))
          ORDER BY losses, run_at, id
          LIMIT least(%(limit)s::bigint, 1)
            FOR UPDATE SKIP LOCKED))
