@@ -12,13 +12,15 @@ import psycopg
 
 from benchmarks.staged.stage import Workers
 
-# A parked job is due and waits as well: its age is what an operator asks about.
+# A parked job is due and waits as well: its age is what an operator asks about, unless a pause in force holds it.
 SECOND = """
 SELECT type,
        count(*) FILTER (WHERE status = 'done'),
        count(*) FILTER (WHERE status IN ('dead', 'failed')),
        coalesce(extract(epoch FROM clock_timestamp() - min(run_at) FILTER
-           (WHERE status = 'ready' AND parked IS NULL AND run_at <= clock_timestamp())), 0)::float8,
+           (WHERE status = 'ready' AND run_at <= clock_timestamp() AND NOT (coalesce(parked, '') = 'pause' AND EXISTS (
+               SELECT 1 FROM django_jobs_pause pause WHERE kind = 'type' AND pause.name = django_jobs_job.type
+                  AND (until IS NULL OR until > clock_timestamp()))))), 0)::float8,
        count(*) FILTER (WHERE status = 'ready' AND run_at <= clock_timestamp())
   FROM django_jobs_job GROUP BY type
 """

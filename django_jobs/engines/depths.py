@@ -11,7 +11,7 @@ from django.db.models import Count, F, Min, Q
 from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
 from django_jobs.engines.sql import statement
-from django_jobs.models import Job
+from django_jobs.models import Job, Pause
 from django_jobs.models.clock import Clock, database_now, from_row
 
 # Of each kind no more rows than the limit are read; every other word of these is the same in both databases.
@@ -36,7 +36,8 @@ SELECT 'failed', '', count(*) FROM (SELECT 1 FROM django_jobs_job WHERE status =
 
 @dataclass(frozen=True, slots=True)
 class LaneDepth:
-    """What waits in a lane. `oldest`: seconds for which the job due longest waits; None if none is due."""
+    """What waits in a lane. `oldest`: seconds for which the job due longest waits, also one that a pause had parked which is
+    over; None if none is due."""
 
     queue: str
     priority: int
@@ -105,15 +106,24 @@ def _lanes(engine: Engine, most: int) -> list[LaneDepth]:
         found: Iterable[Any] = rows(engine, statement("depths"), {"most": most})
     else:
         found = _grouped(engine)
-    lanes = [LaneDepth(queue, priority, due, later, age) for queue, priority, due, later, age in found]
-    return sorted(lanes, key=lambda lane: (lane.queue, -lane.priority))
+    lanes: dict[tuple[str, int], LaneDepth] = {}
+    for queue, priority, due, later, age in found:
+        lane = lanes.setdefault((queue, priority), LaneDepth(queue, priority, 0, 0, None))
+        ages = [each for each in (lane.oldest, age) if each is not None]
+        lanes[queue, priority] = LaneDepth(queue, priority, lane.due + due, lane.later + later, max(ages, default=None))
+    return sorted(lanes.values(), key=lambda lane: (lane.queue, -lane.priority))
 
 
 def _grouped(engine: Engine) -> Iterable[tuple[Any, ...]]:
     now = database_now(engine.alias)
-    due = Q(run_at__lte=Clock())
-    waiting = Job.objects.using(engine.alias).ready().filter(parked__isnull=True).values("queue", "priority")
-    counted = waiting.annotate(due=Count("id", filter=due), total=Count("id"), oldest=Min("run_at", filter=due))
+    paused = Pause.objects.using(engine.alias).in_force().filter(kind=Pause.Kind.TYPE).values("name")
+    due, unparked = Q(run_at__lte=Clock()), Q(parked__isnull=True)
+    # What a pause had that is over is still parked until it is claimed.
+    released = Q(~Q(type__in=paused), due, parked=Job.Parked.PAUSE)
+    waiting = Job.objects.using(engine.alias).ready().filter(unparked | released).values("queue", "priority")
+    counted = waiting.annotate(
+        due=Count("id", filter=due & unparked), total=Count("id", filter=unparked), oldest=Min("run_at", filter=due)
+    )
     for row in counted.annotate(later=F("total") - F("due")).order_by():
         oldest = row["oldest"]
         age = None if oldest is None else max((now - from_row(oldest, engine.alias)).total_seconds(), 0.0)

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from django.db import connections
 
+from django_jobs import pause, resume
 from django_jobs.engines.base import Engine
 from django_jobs.engines.depths import LaneDepth, QueueDepth, depths
 from tests.acts import in_state
@@ -54,6 +55,23 @@ def test_of_an_empty_table_nothing_is_counted(engine: Engine) -> None:
 def test_a_lane_of_nothing_due_has_no_oldest(engine: Engine) -> None:
     in_state(engine, "scheduled", priority=-7)
     assert depths(engine, 10).lanes == [LaneDepth("default", -7, 0, 1, None)]
+
+
+def test_what_a_pause_had_parked_waits_again_once_it_is_over_and_not_before(engine: Engine) -> None:
+    held = nothing.using(queue="mail", priority=3).enqueue(1)
+    alter(engine, held.pk, parked="pause", run_at=clock(engine) - timedelta(seconds=100))
+    unknown = in_state(engine, "parked")
+    alter(engine, unknown.pk, run_at=clock(engine) - timedelta(seconds=900))
+    pause(type=nothing)
+    assert depths(engine, 10).oldest is None
+    resume(type=nothing)
+    found = depths(engine, 10)
+    assert found.oldest is not None
+    assert 100 <= found.oldest < 160
+    assert [(lane.queue, lane.priority, lane.due) for lane in found.lanes] == [("mail", 3, 0)]
+    assert [(queue.queue, queue.parked) for queue in found.queues] == [("default", 1), ("mail", 1)]
+    alter(engine, held.pk, run_at=clock(engine) + timedelta(seconds=100))
+    assert depths(engine, 10).oldest is None
 
 
 @on_postgresql
