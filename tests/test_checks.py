@@ -142,9 +142,9 @@ def maria(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_database_of_another_vendor_is_refused_by_all_commands_in_the_same_words(
     maria: None, command: list[str]
 ) -> None:
+    # `check` has no such option: it does nothing else.
+    options: dict[str, Any] = {} if command[0] == "check" else {"skip_checks": False}
     with pytest.raises(CommandError, match="'default' is MariaDB, which django_jobs cannot keep") as caught:
-        # `check` has no such option: it does nothing else.
-        options: dict[str, Any] = {} if command[0] == "check" else {"skip_checks": False}
         call_command(*command, **options)
     assert "django_jobs.E003" in str(caught.value)
 

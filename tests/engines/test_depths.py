@@ -70,6 +70,10 @@ def test_what_a_pause_had_parked_waits_again_once_it_is_over_and_not_before(engi
     assert 100 <= found.oldest < 160
     assert [(lane.queue, lane.priority, lane.due) for lane in found.lanes] == [("mail", 3, 0)]
     assert [(queue.queue, queue.parked) for queue in found.queues] == [("default", 1), ("mail", 1)]
+    # However few are counted, and though others of its type were parked for another reason.
+    before = nothing.using(queue="mail", priority=3).enqueue(2)
+    alter(engine, before.pk, parked="type", run_at=clock(engine) - timedelta(seconds=500))
+    assert 100 <= (depths(engine, 1).oldest or 0) < 160
     alter(engine, held.pk, run_at=clock(engine) + timedelta(seconds=100))
     assert depths(engine, 10).oldest is None
 

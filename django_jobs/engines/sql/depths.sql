@@ -85,6 +85,6 @@ SELECT released.queue, released.priority, 0, 0, date_part('epoch', statement_tim
              WHERE parked IN ('type', 'pause') AND type = released.type AND queue = released.queue
                AND priority = released.priority AND run_at <= statement_timestamp()
              ORDER BY run_at
-             LIMIT %(most)s) counted
+             LIMIT greatest(%(most)s, 100)) counted
   ) waiting
  WHERE waiting.oldest IS NOT NULL
