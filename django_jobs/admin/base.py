@@ -91,6 +91,9 @@ def _refusing_viewers(view: Callable[..., HttpResponse]) -> Callable[..., HttpRe
 
 
 def _may_act(user: Any) -> bool:
-    """Tell whether there is anything of ours that somebody may do."""
-    ours = (found for found in user.get_all_permissions() if found.startswith("django_jobs."))
-    return not all(found.startswith("django_jobs.view_") for found in ours)
+    """Tell whether there may be anything of ours that somebody may do: whoever may view alone may not.
+
+    Of who has nothing by name, as a superuser before permissions were made, the view itself asks.
+    """
+    ours = {found for found in user.get_all_permissions() if found.startswith("django_jobs.")}
+    return not ours or not all(found.startswith("django_jobs.view_") for found in ours)

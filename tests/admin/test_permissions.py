@@ -151,3 +151,10 @@ def test_no_post_is_taken_that_another_site_could_have_made(engine: Engine) -> N
                 wrong[f"{address} {act}"] = answer.status_code
     assert wrong == {}
     assert addresses.stored(site.alias) == before
+
+
+def test_a_superuser_may_act_where_no_permission_has_been_made(site: Site) -> None:
+    Permission.objects.all().delete()
+    job = site.make("dead")
+    site.act_on_page("requeue", job)
+    assert job.refresh().status == "ready"

@@ -17,3 +17,16 @@ class Effect(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key} {self.run}"
+
+
+class Ruled(models.Model):
+    """Rows with rules that tests break: one that is checked at once, and one that PostgreSQL checks at the commit."""
+
+    name = models.CharField(max_length=20, unique=True)
+    other = models.ForeignKey("self", null=True, on_delete=models.CASCADE)
+
+    class Meta:
+        app_label = "app"
+
+    def __str__(self) -> str:
+        return self.name

@@ -82,8 +82,9 @@ class Tables:
         for number, job in enumerate(jobs, first):
             self.region.take([(number, job.id, job.token)], int(job.locked_by.split(":")[1]))
 
-    def worker(self) -> Worker:
-        deployment.begin(self.engine, self.plan.settings.deployment)
+    def worker(self, *, begun: bool = True) -> Worker:
+        if begun:  # else its claims bring nothing
+            deployment.begin(self.engine, self.plan.settings.deployment)
         return Worker(self.engine, self.plan, self.child.incarnation, self.map, 0, Doorbell(), os.getppid())
 
 

@@ -42,7 +42,7 @@ def tries(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @contextmanager
 def registering(tables: Tables) -> Iterator[Callable[[], bool]]:
-    worker = tables.worker()
+    worker = tables.worker(begun=False)
     registered = threading.Event()
 
     def register() -> None:

@@ -9,9 +9,7 @@ from django_jobs.testing import Ran
 from tests.app.models import Effect
 
 alone = pytest.mark.django_db(databases="__all__")
-committed = pytest.mark.django_db(
-    transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app", "django.contrib.auth"]
-)
+committed = pytest.mark.django_db(transaction=True, databases="__all__", available_apps=["django_jobs", "tests.app"])
 
 
 def effects(engine: Engine) -> list[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.models import Group, Permission
 from django.core import mail
 from django.db import connections, transaction
 
 from django_jobs import Backoff, Context, Fail, Retry, Snooze, job, once, outside
 from tests import router
 from tests.app.jobs import effect
-from tests.app.models import Effect
+from tests.app.models import Effect, Ruled
 
 
 @job(takes_context=True)
@@ -61,10 +60,10 @@ def fail_before(context: Context, attempt: int) -> int:
 def break_a_rule(key: str, swallowed: bool = False) -> None:
     """Leave an effect, then write what is there already."""
     effect(key)
-    Group.objects.using(router.jobs_alias).create(name="taken")
+    Ruled.objects.using(router.jobs_alias).create(name="taken")
     try:
         with connections[router.jobs_alias].cursor() as cursor:
-            cursor.execute("INSERT INTO auth_group (name) VALUES ('taken')")
+            cursor.execute("INSERT INTO app_ruled (name) VALUES ('taken')")
     except Exception:
         if not swallowed:
             raise
@@ -74,7 +73,7 @@ def break_a_rule(key: str, swallowed: bool = False) -> None:
 def break_a_rule_at_the_end(key: str) -> None:
     """Refer to what is not there, which the database finds when the transaction is to be committed."""
     effect(key)
-    Permission.objects.using(router.jobs_alias).create(content_type_id=-1, codename=key)
+    Ruled.objects.using(router.jobs_alias).create(name=key, other_id=-1)
 
 
 @job

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.models import Permission
 from django.db import IntegrityError, connections, transaction
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
@@ -18,6 +17,7 @@ from django_jobs.exceptions import InvalidJob, InvalidJobType
 from django_jobs.models import Job
 from django_jobs.testing import advance, assert_enqueued, driver, run_jobs
 from tests.app.jobs import fail_until, nothing, report
+from tests.app.models import Ruled
 from tests.testing import kit_jobs as jobs
 from tests.testing.common import alone, effects, told
 from tests.testing.kit_jobs import leave_count
@@ -107,7 +107,7 @@ def test_a_rule_that_is_checked_at_the_commit_is_checked(both: bool, engine: Eng
     assert (effects(engine), Job.objects.using(engine.alias).get().attempts) == ([], 1)
     if not both:
         # It is deferred again, for what the test itself does.
-        Permission.objects.using(engine.alias).create(content_type_id=-1, codename="y").delete()
+        Ruled.objects.using(engine.alias).create(name="y", other_id=-1).delete()
 
 
 def test_a_transaction_left_open_fails_its_run_and_is_rolled_back(both: bool, engine: Engine) -> None:
