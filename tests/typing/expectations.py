@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from django.tasks import task
-
 from django_jobs import Backoff, Cancel, Context, Fail, Retry, Snooze, job, schedule
 from django_jobs.models import Job
 from django_jobs.testing import (
@@ -54,10 +52,6 @@ def with_context(context: Context, order_id: int, *, note: str = "") -> str | Sn
     assert_type(context.should_stop, bool)
     assert_type(context.slot, datetime | None)
     return note
-
-
-@task
-def of_tasks() -> None: ...
 
 
 @job(takes_context=False)
@@ -247,12 +241,11 @@ def kit() -> None:
     assert_type(advance(timedelta(hours=1)), datetime)
     with immediate(), worker_lost(bare, at="start"), database_away(), lease_lost(with_context, times=2):
         pass
-    run_jobs(types=["shop.receipt", bare, of_tasks])
+    run_jobs(types=["shop.receipt", bare])
     run_jobs(types=[5])  # type: ignore[list-item]
     run_jobs(ahead=5)  # type: ignore[arg-type]
     enqueued(plain_scheduled)  # type: ignore[arg-type]
     assert_enqueued(bare, args=5)  # type: ignore[arg-type]
-    assert_takes_effect_once(of_tasks.enqueue())
     assert_takes_effect_once(bare)
     assert_takes_effect_once(5)  # type: ignore[arg-type]
     advance(5)  # type: ignore[arg-type]
