@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
 from django.contrib import admin, messages
-from django.db import transaction
+from django.contrib.admin.models import LogEntry
+from django.db import router, transaction
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -55,13 +56,21 @@ def bounded_page(
         try:
             if request.method == "POST" and acts_one_by_one(request):
                 return view(request, *args, **kwargs)
-            with bounded(seconds=seconds):
+            with bounded(seconds=seconds), _bounded_log(request, seconds):
                 found = view(request, *args, **kwargs)
                 return found.render() if isinstance(found, TemplateResponse) else found
         except TooSlow:
             return too_slow(site, request, seconds)
 
     return answer
+
+
+def _bounded_log(request: HttpRequest, seconds: float) -> AbstractContextManager[object]:
+    """Bound what is read of what people did, where that is on another database than the jobs."""
+    alias = router.db_for_read(LogEntry)
+    if request.method not in READING or alias == jobs_alias():
+        return nullcontext()
+    return bounded(alias, seconds)
 
 
 def too_slow(site: admin.AdminSite, request: HttpRequest, seconds: float) -> HttpResponse:

@@ -23,7 +23,8 @@ from django_jobs.engines.base import Engine
 from django_jobs.models import BulkAct, Job
 from django_jobs.queue import operate
 from tests.admin.site import Site, messages, text
-from tests.engines.common import on_postgresql
+from tests.engines.common import on_postgresql, on_sqlite
+from tests.threads import session
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 
@@ -83,6 +84,16 @@ def test_a_page_that_is_too_slow_says_so(site: Site, monkeypatch: pytest.MonkeyP
     page = text(answer.render().content.decode())
     assert "The database did not answer" in page
     assert asking(request, "SELECT 'fine'").status_code == 200
+
+
+@on_sqlite
+def test_what_people_did_is_bounded_on_another_database_as_well(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_jobs.admin.bounded.SECONDS", 0.05)
+    with session("default") as other:
+        other.begin()
+        other.sql("LOCK TABLE django_admin_log IN ACCESS EXCLUSIVE MODE")
+        answer = site.client.get(reverse("admin:django_jobs_job_history", args=[site.make().pk]))
+    assert answer.status_code == 503
 
 
 @on_postgresql
