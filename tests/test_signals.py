@@ -19,6 +19,7 @@ from django_jobs.engines.values import Done, Settlement, released
 from django_jobs.exceptions import InvalidJobType
 from django_jobs.models import Job
 from django_jobs.queue import rescue
+from django_jobs.queue import told as queue_told
 from django_jobs.workers.runner import Runner
 from django_jobs.workers.teller import Teller
 from tests.app.jobs import leave_effect, nothing
@@ -249,3 +250,35 @@ def test_what_receivers_are_too_slow_for_is_dropped_and_counted(caplog: pytest.L
     teller.end(5.0)
     assert told == [0, 1, 5]
     assert [line.partition(":")[0] for line in caplog.messages] == ["3 signals were not sent"]
+
+
+def test_a_worker_process_waits_for_slow_receivers_and_not_for_one_that_does_not_come_back() -> None:
+    teller = Teller(most=1, waits=True)
+    free, told = hold(teller), list[int]()
+    threading.Timer(0.05, free.set).start()
+    for number in range(3):
+        teller.put(partial(told.append, number))
+    teller.end(5.0)
+    assert told == [0, 1, 2]
+    teller = Teller(most=1, patience=0.02, waits=True)
+    free = hold(teller)
+    for number in range(3, 6):
+        teller.put(partial(told.append, number))
+    free.set()
+    teller.end(5.0)
+    assert told == [0, 1, 2, 3]
+
+
+def test_the_end_of_a_run_is_told_beside_the_thread_that_stores_outcomes(
+    engine: Engine, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teller = Teller(waits=True)
+    monkeypatch.setattr(queue_told, "_way", teller.put)
+    free = hold(teller)
+    jobs = claimed(engine, 2)
+    with desk(engine, given=lambda found: found.put(*((job, Done(job.run, None)) for job in jobs))) as found:
+        wait_for(lambda: len(found.freed) == 2)
+    assert heard.names["job_finished"] == 0
+    free.set()
+    teller.end(5.0)
+    assert heard.names["job_finished"] == 2

@@ -69,8 +69,10 @@ class Guard:
             ) from self._failed
 
     def send(self, signal: Signal, **said: Any) -> None:
-        """Send a signal. What receivers raise Django has logged, with their names."""
-        for _, answer in signal.send_robust(**said):
+        """Send a signal. What receivers raise Django has logged, with the traceback, where its logger is shown at all."""
+        for receiver, answer in signal.send_robust(**said):
+            if isinstance(answer, Exception):
+                log.raised(self._who, receiver, answer)
             if isinstance(answer, DatabaseError):
                 self.failed(answer)
 

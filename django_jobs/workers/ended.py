@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 from django_jobs import log, notify
@@ -136,7 +137,7 @@ def _tell(region: Region, part: Sequence[Ended], statuses: dict[int, str]) -> No
     for item in part:
         status = statuses[item.claimed.id]
         if status != LOST and not (isinstance(item.outcome, Settlement) and item.outcome.cause in NO_RUN):
-            told.ended(_end(item, status))
+            told.post(partial(told.ended, _end(item, status)))
             region.tick_writes()
 
 

@@ -26,6 +26,7 @@ from django_jobs.workers.doorbell import Doorbell
 from django_jobs.workers.plan import Plan
 from django_jobs.workers.seats import Phase, SeatMap
 from django_jobs.workers.solo import SoloWorker
+from django_jobs.workers.teller import END_SECONDS, PATIENCE_SECONDS, Teller
 from django_jobs.workers.waking import Waker
 from django_jobs.workers.worker import Worker
 
@@ -151,9 +152,12 @@ class _Template:
         plan = self._plan.of_process(solo)
         try:
             waker = Waker(self._seats.regions, self._doorbells, index)
+            beside = Teller(patience=min(PATIENCE_SECONDS, plan.settings.lease / 3), waits=True)
+            told.post_by(beside.put)
             kind(
                 engine(plan.alias), plan, incarnation, self._seats, index, self._doorbells[index], template, waker
             ).run()
+            beside.end(END_SECONDS)
             tracing.flush()
         except BaseException:
             region.set_phase(Phase.FAILED)

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import struct
-import threading
 import time
 from typing import Any
 
@@ -139,7 +138,7 @@ def forks(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(
         watched.supervisor._crew,
         "fork_template",
-        lambda: found.append("django_jobs-teller" in {thread.name for thread in threading.enumerate()}),
+        lambda: found.append(watched.supervisor._teller._thread.is_alive()),
     )
     return found
 
