@@ -94,7 +94,7 @@ def _line(asked: Asked, queue: QueueDepth) -> dict[str, Any]:
         "due": figures.capped(queue.due, _is_full(found, "due", queue.queue)),
         "due_url": jobs_address("due", queue=queue.queue) if queue.due else "",
         "later": figures.capped(queue.later, _is_full(found, "later", queue.queue)),
-        "has_later": queue.later,
+        "later_url": jobs_address("later", queue=queue.queue) if queue.later else "",
         "parked": _number(found, queue, "parked"),
         "parked_url": jobs_address("parked", queue=queue.queue) if queue.parked + queue.suspects else "",
         "suspects": _number(found, queue, "suspects"),
