@@ -100,6 +100,18 @@ def test_many_failures_in_a_minute_are_named(site: Site) -> None:
     assert "Many jobs fail: 10 of the 100 that ended in a minute." in concerns(site)
 
 
+@pytest.mark.parametrize(("done", "is_many"), [(8, False), (9, True)])
+def test_of_fewer_than_ten_jobs_that_ended_in_a_minute_none_that_failed_is_an_alarm(
+    site: Site, done: int, is_many: bool
+) -> None:
+    worker(site)
+    for minutes in (1, 2):
+        stat(site, minutes, done=done, dead=1)
+    shown = front(site)
+    assert ("Many jobs fail" in text(shown)) == is_many
+    assert ("dj-tile-bad" in shown.partition('id="tile-failed"')[0].rpartition("<li")[2]) == is_many
+
+
 def test_workers_that_were_asked_to_claim_nothing_are_not_shown_as_working(site: Site) -> None:
     worker(site, asked=Worker.Asked.QUIET)
     shown = front(site)
