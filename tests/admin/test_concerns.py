@@ -185,7 +185,7 @@ def test_schedules_that_are_overdue_or_broken_are_named(site: Site) -> None:
 def test_many_dead_rows_and_an_old_snapshot_are_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     worker(site)
     holder = Snapshot("session", 3600.0, 7, "psql", "ada", "idle in transaction", "shop")
-    monkeypatch.setattr(health, "health", lambda engine: Health(1_000, 50_000, 8192, holder, []))
+    monkeypatch.setattr(health, "health", lambda engine: Health(1_000, 60_000, 8192, holder, []))
     said = concerns(site)
-    assert "Dead rows: about 50,000." in said
+    assert "Dead rows: about 60,000." in said
     assert "Oldest snapshot: 60 min (psql, user ada, process 7, database shop, idle in transaction)." in said
