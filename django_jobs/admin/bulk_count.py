@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db.models import Count, QuerySet, Value
-from django.db.models.functions import Now, Right
+from django.db.models.functions import Now
 
 from django_jobs.admin import beside, listing, shown
 from django_jobs.admin.paging import first_rows
@@ -18,6 +18,7 @@ from django_jobs.admin.strands import NEWEST, NEWEST_OF_FEW, Strand, Way, way, w
 from django_jobs.engines import jobs_alias
 from django_jobs.models import BulkAct, Job
 from django_jobs.queue.bulk_acts import meant
+from django_jobs.queue.error_text import error_end
 from django_jobs.queue.sought import Sought
 
 EXAMPLES = 5
@@ -113,7 +114,7 @@ def _examples(act: str, sought: Sought, part: _Part) -> list[dict[str, Any]]:
     """Return the first of the jobs that are meant."""
     order = NEWEST if part.strand.order == NEWEST_OF_FEW else part.strand.order
     found = meant(act, sought, part.rows).order_by(*order).defer(*listing.HEAVY)
-    read = found.annotate(clock=Now(), error_end=Right("last_error", 300), beginning=beside.BEGINNING)[:EXAMPLES]
+    read = found.annotate(clock=Now(), error_end=error_end(), beginning=beside.BEGINNING)[:EXAMPLES]
     return [_example(job) for job in beside.with_calls(beside.with_held(read))]
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.db.models.functions import Right
 from django.http import HttpRequest
 from django.utils.functional import cached_property
 
@@ -19,6 +18,7 @@ from django_jobs.admin.paging import LAST, Page, Place, page_at, place_of
 from django_jobs.admin.strands import Way, way
 from django_jobs.exceptions import InvalidJob
 from django_jobs.models import Job
+from django_jobs.queue.error_text import error_end
 from django_jobs.queue.sought import ENDED, Sought
 from django_jobs.texts import translated
 
@@ -90,7 +90,7 @@ class JobChangeList(ChangeList):
         self.any_paused = bool(known(request).paused) and not self.archived
         self.page = self._page()
         shown = self.root_queryset.filter(pk__in=self.page.ids).defer(*HEAVY)
-        found = shown.annotate(error_end=Right("last_error", 300), beginning=beside.BEGINNING)
+        found = shown.annotate(error_end=error_end(), beginning=beside.BEGINNING)
         jobs = {job.pk: job for job in beside.with_calls(beside.with_held(found, known(request).paused))}
         self.result_list = [jobs[pk] for pk in self.page.ids if pk in jobs]
         self.result_count = self.full_result_count = self.page.found

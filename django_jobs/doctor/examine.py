@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from django.db import DatabaseError, InterfaceError
 
-from django_jobs.doctor import schedules, server, tables, waiting, workers
+from django_jobs.doctor import lately, schedules, server, tables, waiting, workers
 from django_jobs.doctor.findings import Finding
 from django_jobs.engines import engine, jobs_alias
 from django_jobs.engines.base import Engine
@@ -18,6 +18,7 @@ CHECKS: tuple[Check, ...] = (
     *tables.CHECKS,
     *workers.CHECKS,
     *waiting.CHECKS,
+    *lately.CHECKS,
     *schedules.CHECKS,
 )
 

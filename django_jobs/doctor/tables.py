@@ -16,9 +16,6 @@ from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
 from django_jobs.engines.health import Snapshot, health
 
-# Below these nothing is worth a word: the database removes dead rows by thousands.
-BLOAT_ROWS, BLOAT_SHARE = 50_000, 0.5
-OLD_SNAPSHOT = 300.0
 # Partitions are dropped some time after nobody needs them.
 LATE_DROP = timedelta(days=2)
 
@@ -80,7 +77,7 @@ def autovacuum(engine: Engine) -> Iterator[Finding]:
 
 def bloat(engine: Engine) -> Iterator[Finding]:
     found = health(engine)
-    if found is not None and found.dead_rows > BLOAT_ROWS and found.dead_share > BLOAT_SHARE:
+    if found is not None and found.is_bloated:
         yield Finding(
             "bloat",
             f"Of the table of jobs {found.dead_rows:,} rows are dead and {found.live_rows:,} live, in "
@@ -93,7 +90,7 @@ def bloat(engine: Engine) -> Iterator[Finding]:
 def old_snapshot(engine: Engine) -> Iterator[Finding]:
     found = health(engine)
     snapshot = found and found.snapshot
-    if not snapshot or (snapshot.kind != "slot" and (snapshot.seconds is None or snapshot.seconds <= OLD_SNAPSHOT)):
+    if not snapshot or not snapshot.is_old:
         return
     since = "" if snapshot.seconds is None else f" for {snapshot.seconds:.0f} s"
     yield Finding(

@@ -22,6 +22,11 @@ SELECT true, inhrelid::regclass::text, pg_total_relation_size(inhrelid), pg_stat
 """
 
 
+# Below these nothing is worth a word: the database removes dead rows by thousands. An age of a snapshot is in seconds.
+BLOAT_ROWS, BLOAT_SHARE = 50_000, 0.5
+OLD_SNAPSHOT = 300.0
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Who keeps dead rows from being removed.
@@ -38,6 +43,11 @@ class Snapshot:
     user: str
     state: str
     database: str
+
+    @property
+    def is_old(self) -> bool:
+        """Whether somebody should look: a slot keeps dead rows until its standby follows, however long that takes."""
+        return self.kind == "slot" or (self.seconds is not None and self.seconds > OLD_SNAPSHOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,11 @@ class Health:
     def dead_share(self) -> float:
         """Return the share of rows that are dead, from 0 to 1."""
         return self.dead_rows / max(self.live_rows + self.dead_rows, 1)
+
+    @property
+    def is_bloated(self) -> bool:
+        """Whether somebody should look why dead rows are not removed."""
+        return self.dead_rows > BLOAT_ROWS and self.dead_share > BLOAT_SHARE
 
 
 def health(engine: Engine) -> Health | None:

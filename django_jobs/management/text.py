@@ -92,8 +92,14 @@ def status(state: dict[str, Any]) -> list[str]:
 
 
 def findings(found: Sequence[Finding]) -> list[str]:
-    if not found:
-        return ["Nothing is wrong, as far as can be seen from here."]
+    """Say what is wrong, and below it what else should be looked at."""
+    notes = [finding for finding in found if finding.is_note]
+    wrong = [finding for finding in found if not finding.is_note]
+    lines = _findings(wrong) or ["Nothing is wrong, as far as can be seen from here."]
+    return [*lines, "To be looked at:", *_findings(notes)] if notes else lines
+
+
+def _findings(found: Sequence[Finding]) -> list[str]:
     return [plain(line) for finding in found for line in (f"{finding.name}: {finding.text}", f"  -> {finding.remedy}")]
 
 

@@ -20,6 +20,8 @@ from django_jobs.models.stat import SUMS
 # No more rows are read: what is older than the last of them is left out, and said to be.
 MOST = 50_000
 MINUTE = 60
+# The share of jobs that failed in a minute beyond which somebody should look, where at least so many ended.
+MANY_FAILED, LEAST_ENDED = 0.05, 10
 _REPEATS = SUMS.index("repeats")
 # A process stores a minute's last numbers so many seconds after it at most, if it lives; see `workers.tally`.
 SETTLED_AFTER = timedelta(seconds=10)
@@ -81,6 +83,18 @@ class Rates:
     minute_at: datetime
     is_cut: bool
     repeats_in_hour: int
+
+    @property
+    def last_minute(self) -> tuple[int, int]:
+        """How many jobs were done and how many failed in the last minute that is complete."""
+        every = self.minute.values()
+        return sum(one.done for one in every), sum(one.unsuccessful for one in every)
+
+    @property
+    def many_failed(self) -> bool:
+        """Whether so many of those failed that somebody should look; of a few that ended, nothing can be said."""
+        done, failed = self.last_minute
+        return done + failed >= LEAST_ENDED and failed > MANY_FAILED * (done + failed)
 
 
 class _Row(NamedTuple):

@@ -100,6 +100,18 @@ def test_many_failures_in_a_minute_are_named(site: Site) -> None:
     assert "Many jobs fail: 10 of the 100 that ended in a minute." in concerns(site)
 
 
+@pytest.mark.parametrize(("done", "is_many"), [(8, False), (9, True)])
+def test_of_fewer_than_ten_jobs_that_ended_in_a_minute_none_that_failed_is_an_alarm(
+    site: Site, done: int, is_many: bool
+) -> None:
+    worker(site)
+    for minutes in (1, 2):
+        stat(site, minutes, done=done, dead=1)
+    shown = front(site)
+    assert ("Many jobs fail" in text(shown)) == is_many
+    assert ("dj-tile-bad" in shown.partition('id="tile-failed"')[0].rpartition("<li")[2]) == is_many
+
+
 def test_workers_that_were_asked_to_claim_nothing_are_not_shown_as_working(site: Site) -> None:
     worker(site, asked=Worker.Asked.QUIET)
     shown = front(site)
@@ -173,7 +185,7 @@ def test_schedules_that_are_overdue_or_broken_are_named(site: Site) -> None:
 def test_many_dead_rows_and_an_old_snapshot_are_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     worker(site)
     holder = Snapshot("session", 3600.0, 7, "psql", "ada", "idle in transaction", "shop")
-    monkeypatch.setattr(health, "health", lambda engine: Health(1_000, 50_000, 8192, holder, []))
+    monkeypatch.setattr(health, "health", lambda engine: Health(1_000, 60_000, 8192, holder, []))
     said = concerns(site)
-    assert "Dead rows: about 50,000." in said
+    assert "Dead rows: about 60,000." in said
     assert "Oldest snapshot: 60 min (psql, user ada, process 7, database shop, idle in transaction)." in said

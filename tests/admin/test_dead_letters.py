@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from django_jobs.admin import dead_letters
 from django_jobs.queue import error_text
+from django_jobs.workers.errors import describe, full_text
 from tests.admin.conftest import As
 from tests.admin.site import Site, text
 from tests.app.jobs import log_in
@@ -57,6 +58,25 @@ def test_a_group_leads_to_its_jobs_and_to_no_others(site: Site) -> None:
     answer = site.client.get(address)
     assert sorted(job.pk for job in answer.context["cl"].result_list) == gone
     assert "OrderGone: order # is gone" in text(answer)
+
+
+def test_of_a_chain_of_errors_every_page_names_the_one_that_the_handler_raised(site: Site) -> None:
+    try:
+        try:
+            raise FileExistsError("the folder 4711 is there")
+        except FileExistsError:
+            raise LookupError("the path 12 is no folder")  # noqa: B904
+    except LookupError as error:
+        history = [{"run": 1, "cause": "raised", "error": describe(error), "worker": "", "seconds": 1.0, "at": ""}]
+        job = site.make("dead", type="a", token=1, last_error=full_text(error), history=history)
+    (group,) = groups(site)
+    assert group.line == "LookupError: the path # is no folder"
+    for page in (group.list_url, group.requeue_url):
+        assert "LookupError: the path 12 is no folder" in text(site.client.get(page))
+        assert "FileExistsError" not in text(site.client.get(page))
+    shown = site.client.get(reverse("admin:django_jobs_job_change", args=[job.pk])).content.decode()
+    assert '<p class="dj-said">LookupError: the path 12 is no folder</p>' in shown
+    assert site.ids(state="dead-letters", error="FileExistsError") == [job.pk], "a search finds all that is stored"
 
 
 def test_dead_letters_of_a_queue_or_a_type_are_grouped_alone(site: Site) -> None:

@@ -73,6 +73,8 @@ def test_what_waits_and_runs_in_each_queue_equals_sql(site: Site) -> None:
         assert int(dead_letters) == of.dead_letters().count()
         assert oldest == "5 min"
         assert parked == ("1 , suspects: 1" if queue == "mail" else "0")
+        for state in ("due", "later", "running"):
+            assert f"state={state}&amp;queue={queue}" in shown
     assert int(tile(shown, "due")) == rows.due().count() == 6
     assert int(tile(shown, "running")) == rows.running().count() == 2
     assert int(tile(shown, "dead")) == rows.dead_letters().count() == 3

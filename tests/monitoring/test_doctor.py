@@ -14,11 +14,12 @@ from django.core.management import call_command
 from django_jobs import pause, registry
 from django_jobs.doctor import server, tables
 from django_jobs.doctor.examine import examine
-from django_jobs.models import Effect, Pause, Schedule, ScheduleState, Worker
-from django_jobs.models.clock import Clock, database_now
+from django_jobs.engines import health
+from django_jobs.models import Effect, Job, Pause, Schedule, ScheduleState, Stat, Worker
+from django_jobs.models.clock import Clock, database_now, for_row
 from tests.acts import dead
 from tests.app.jobs import leave_effect, nothing
-from tests.engines.common import alone, beside_others, enqueue, on_postgresql, order, sql
+from tests.engines.common import alone, alter, beside_others, enqueue, on_postgresql, order, sql
 from tests.harness import wait_for
 from tests.monitoring.common import Exited, due, silence, worker
 from tests.threads import Session
@@ -35,7 +36,7 @@ ALWAYS = {"postgresql": ["autovacuum_off"], "sqlite": []}
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the dead rows of all other tests."""
-    monkeypatch.setattr(tables, "BLOAT_ROWS", 10_000_000)
+    monkeypatch.setattr(health, "BLOAT_ROWS", 10_000_000)
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +44,17 @@ def live(engine: Engine) -> Worker:
     return worker(engine, listens=True)
 
 
-def found(engine: Engine) -> list[str]:
-    names = [finding.name for finding in examine()]
+def looked(engine: Engine) -> tuple[list[str], list[str]]:
+    """Return the names of what is wrong, and those of notes."""
+    findings = examine()
+    names = [finding.name for finding in findings if not finding.is_note]
     for name in ALWAYS[engine.name]:
         names.remove(name)
-    return names
+    return names, [finding.name for finding in findings if finding.is_note]
+
+
+def found(engine: Engine) -> list[str]:
+    return looked(engine)[0]
 
 
 def said(name: str) -> str:
@@ -72,6 +79,17 @@ def test_what_is_wrong_is_said_with_what_to_do_and_the_exit_code_is_one(engine: 
     assert "no_workers: No worker runs, so no job is started.\n  -> Start `manage.py runworkers`.\n" in ran.out
     (row,) = [row for row in Exited("doctor", "--json").data if row["name"] == "no_workers"]
     assert row["remedy"] == "Start `manage.py runworkers`."
+
+
+def test_what_only_has_to_be_looked_at_is_said_below_what_is_wrong_and_is_no_exit_code(engine: Engine) -> None:
+    dead(engine, 3)
+    ran = Exited("doctor")
+    assert ran.code == (0 if engine.name == "sqlite" else 1)
+    note = ran.out.partition("\nTo be looked at:\ndead_letters: ")[2]
+    assert note.startswith(
+        "Jobs that are dead or failed, and wait for a person: 3.\n  -> The admin's page of dead letters"
+    )
+    assert [row["name"] for row in Exited("doctor", "--json").data if row["is_note"]] == ["dead_letters"]
 
 
 def test_no_worker_that_lives(engine: Engine, live: Worker) -> None:
@@ -118,13 +136,16 @@ def test_workers_that_are_not_woken_though_they_should_be(engine: Engine, live: 
 
 def test_a_queue_whose_oldest_job_waits_long(engine: Engine, settings: Any) -> None:
     settings.DJANGO_JOBS = {"QUEUE_AGE_ALERT": 100}
-    due(engine, 90)
-    assert found(engine) == []
+    due(engine, 30)
+    assert looked(engine) == ([], [])
+    due(engine, 80)
+    assert looked(engine) == ([], ["waits_long"])
     due(engine, 110, queue="mail")
-    assert found(engine) == ["waits_long"]
+    assert looked(engine) == (["waits_long"], ["waits_long"])
+    pause(queue="default")
     assert "mail (11" in said("waits_long")
     pause(queue="mail")
-    assert found(engine) == []
+    assert looked(engine) == ([], [])
 
 
 def test_more_dead_letters_than_there_may_be(engine: Engine, settings: Any) -> None:
@@ -133,6 +154,25 @@ def test_more_dead_letters_than_there_may_be(engine: Engine, settings: Any) -> N
     assert found(engine) == []
     dead(engine, 1)
     assert found(engine) == ["dead_letters"]
+
+
+def test_all_that_the_overview_says_of_what_waits_is_a_note(engine: Engine) -> None:
+    suspect, unknown = due(engine, 1), due(engine, 1)
+    alter(engine, suspect.pk, parked=Job.Parked.SUSPECT, suspect=True)
+    alter(engine, unknown.pk, parked=Job.Parked.TYPE)
+    assert looked(engine) == ([], ["suspects", "parked"])
+    pause(queue="elsewhere")
+    assert looked(engine)[1] == ["suspects"], "they may be what a pause holds"
+
+
+@pytest.mark.parametrize(("done", "names"), [(8, []), (9, ["many_failures"])])
+def test_many_failures_and_lost_runs(engine: Engine, done: int, names: list[str]) -> None:
+    now = database_now(engine.alias).replace(second=0, microsecond=0)
+    for minutes in (1, 2):
+        minute = for_row(now - timedelta(minutes=minutes), engine.alias)
+        counts = {"done": done, "dead": 1, "repeats": 1}
+        Stat.objects.using(engine.alias).create(minute=minute, queue="q", type="t", runs=[], waits=[], **counts)
+    assert looked(engine) == (names, ["lost_runs"])
 
 
 def test_a_pause_that_somebody_forgot(engine: Engine) -> None:
@@ -217,7 +257,7 @@ def test_autovacuum_that_is_off_for_the_table(engine: Engine, monkeypatch: pytes
 @on_postgresql
 def test_more_dead_rows_than_live_ones(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     sql(engine, "TRUNCATE django_jobs_job")  # with what was dead
-    monkeypatch.setattr(tables, "BLOAT_ROWS", 50)
+    monkeypatch.setattr(health, "BLOAT_ROWS", 50)
     made = enqueue(80)
     sql(engine, "DELETE FROM django_jobs_job WHERE id <= %s", made[59].pk)
     wait_for(lambda: sql(engine, "SELECT pg_stat_force_next_flush()") and "bloat" in found(engine))
@@ -234,7 +274,7 @@ def test_an_old_snapshot_and_whose_it_is(engine: Engine, other: Session, monkeyp
     other.sql("SET LOCAL application_name = 'the report'")
     ((pid,),) = other.sql("SELECT pg_backend_pid()")
     assert "old_snapshot" not in found(engine), "it is young"
-    monkeypatch.setattr(tables, "OLD_SNAPSHOT", 0.0)
+    monkeypatch.setattr(health, "OLD_SNAPSHOT", 0.0)
     assert "old_snapshot" in found(engine)
     assert f"session {pid} of " in said("old_snapshot")
     assert "(the report), idle in transaction" in said("old_snapshot")

@@ -11,8 +11,8 @@ from django.utils.translation import ngettext
 from django_jobs.admin import figures
 from django_jobs.admin.addresses import address, jobs_address
 from django_jobs.admin.overview.asked import Asked
-from django_jobs.admin.overview.queues import last_minute, many_failed
 from django_jobs.conf import conf
+from django_jobs.measures.rates import Rates
 from django_jobs.models import Pause
 from django_jobs.models.worker import unserved
 from django_jobs.monitoring.check import Thresholds
@@ -125,8 +125,9 @@ def _of_losses(asked: Asked) -> Iterator[Concern]:
 
 
 def _of_failures(asked: Asked) -> Iterator[Concern]:
-    done, failed = last_minute(asked.found["rates"])
-    if many_failed(done, failed):
+    rates: Rates = asked.found["rates"]
+    if rates.many_failed:
+        done, failed = rates.last_minute
         words = {"failed": figures.number(failed), "ended": figures.number(done + failed)}
         yield Concern(_("Many jobs fail: %(failed)s of the %(ended)s that ended in a minute.") % words, "#types")
 

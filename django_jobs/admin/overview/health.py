@@ -14,9 +14,6 @@ from django_jobs.engines.health import Health, health
 # It changes slowly, and is asked for in several statements: kept for so many seconds, by alias.
 KEPT_FOR = 60.0
 PARTITIONS_SHOWN = 40
-# Beyond which somebody should look: dead rows for each live one, and an age of a snapshot in seconds.
-MANY_DEAD, FEW_ROWS = 0.5, 10_000
-OLD_SNAPSHOT = 600.0
 # When it was asked for, and what was told: TooSlow if the database did not answer in time.
 _kept: dict[str, tuple[float, Health | type[TooSlow] | None]] = {}
 
@@ -46,12 +43,11 @@ def _asked_for(asked: Asked, now: float) -> Health | None:
 
 
 def _shown(found: Health) -> dict[str, Any]:
-    many = found.dead_rows > max(FEW_ROWS, MANY_DEAD * found.live_rows)
-    old = found.snapshot is not None and (found.snapshot.seconds or 0.0) > OLD_SNAPSHOT
+    old = found.snapshot is not None and found.snapshot.is_old
     facts = [
         (_("size of the table of jobs"), figures.bytes_(found.size), False),
         (_("rows in use"), _("about %s") % figures.number(found.live_rows), False),
-        (_("dead rows"), _("about %s") % figures.number(found.dead_rows), many),
+        (_("dead rows"), _("about %s") % figures.number(found.dead_rows), found.is_bloated),
         (_("oldest snapshot"), _snapshot(found), old),
     ]
     newest = sorted(found.partitions, key=lambda part: part.name, reverse=True)

@@ -10,7 +10,6 @@ from django.utils.translation import ngettext
 
 from django_jobs.admin import figures
 from django_jobs.admin.overview.asked import Asked
-from django_jobs.admin.overview.queues import last_minute
 from django_jobs.conf import conf
 from django_jobs.models import Pause
 from django_jobs.monitoring.check import Thresholds
@@ -21,7 +20,7 @@ def looked_at(asked: Asked) -> list[str]:
     found = asked.found
     every = [*_workers(found["workers"]), *_waiting(asked)]
     if found.get("rates"):
-        done, failed = last_minute(found["rates"])
+        done, failed = found["rates"].last_minute
         words = {"failed": figures.number(failed), "ended": figures.number(done + failed)}
         every.append(_("Lost runs: none was begun anew in the last hour."))
         text = ngettext(

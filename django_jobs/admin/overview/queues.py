@@ -20,8 +20,6 @@ from django_jobs.measures.rates import Rates
 from django_jobs.models import Pause
 
 QUEUES_SHOWN = 100
-# The share of jobs that failed in a minute beyond which somebody should look.
-MANY_FAILED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ def _line(asked: Asked, queue: QueueDepth) -> dict[str, Any]:
         "due": figures.capped(queue.due, _is_full(found, "due", queue.queue)),
         "due_url": jobs_address("due", queue=queue.queue) if queue.due else "",
         "later": figures.capped(queue.later, _is_full(found, "later", queue.queue)),
-        "has_later": queue.later,
+        "later_url": jobs_address("later", queue=queue.queue) if queue.later else "",
         "parked": _number(found, queue, "parked"),
         "parked_url": jobs_address("parked", queue=queue.queue) if queue.parked + queue.suspects else "",
         "suspects": _number(found, queue, "suspects"),
@@ -149,24 +147,14 @@ def _total(found: Depths, kind: str) -> str:
 
 
 def _minute(asked: Asked) -> list[Tile]:
-    rates = asked.found.get("rates")
+    rates: Rates | None = asked.found.get("rates")
     if not rates:
         return []
-    done, failed = last_minute(rates)
+    done, failed = rates.last_minute
     return [
         Tile("done", _("done a minute"), figures.number(done)),
-        Tile("failed", _("failed a minute"), figures.number(failed), is_bad=many_failed(done, failed)),
+        Tile("failed", _("failed a minute"), figures.number(failed), is_bad=rates.many_failed),
     ]
-
-
-def last_minute(rates: Rates) -> tuple[int, int]:
-    """Return how many jobs were done and how many failed in the last minute that is complete."""
-    counted = rates.minute.values()
-    return sum(one.done for one in counted), sum(one.unsuccessful for one in counted)
-
-
-def many_failed(done: int, failed: int) -> bool:
-    return failed > MANY_FAILED * (done + failed)
 
 
 def _oldest(found: Depths) -> Tile:
