@@ -101,10 +101,13 @@ def _end(job: Any, now: datetime, stop: str) -> Text:
     why = _why(job)
     words = {"age": words["age"], "why": why if stop else _open(why)}
     if job.status == Job.Status.DEAD:
-        words |= {"attempts": job.attempts, "allowed": job.max_attempts, "losses": job.losses}
+        words |= {"attempts": job.attempts, "allowed": job.max_attempts}
+        if not job.losses:
+            return _("Dead after %(attempts)d of %(allowed)d attempts, %(age)s ago: %(why)s", **words)
         return _(
             "Dead after %(attempts)d of %(allowed)d attempts and %(losses)d losses in a row, %(age)s ago: %(why)s",
             **words,
+            losses=job.losses,
         )
     if job.status == Job.Status.FAILED:
         return _("Failed for good %(age)s ago: %(why)s", **words)

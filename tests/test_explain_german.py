@@ -96,6 +96,7 @@ CASES: list[tuple[dict[str, Any], Around]] = [
     (ended("failed", finished_at=None), NOBODY),
     (ended("failed", history=[RAISED]), NOBODY),
     (ended("dead", attempts=8, losses=1, last_error="E1"), NOBODY),
+    (ended("dead", attempts=8, losses=0, last_error="E1"), NOBODY),
     (ended("cancelled", history=[line("expired")]), NOBODY),
     (ended("cancelled", cancel_reason="by a1: w1", history=[line("asked to stop")]), NOBODY),
     (ended("cancelled", cancel_reason="by a1", history=[RAISED]), NOBODY),

@@ -55,7 +55,7 @@ class JobPages(EditsAdmin):
         seen = redact.job(job)
         context = {
             **self.admin_site.each_context(request),
-            "title": _("Job %d") % job.pk,
+            "title": _("Job %(id)d: %(type)s") % {"id": job.pk, "type": job.type},
             "subtitle": None,
             "opts": self.opts,
             "original": job,
@@ -112,7 +112,7 @@ def _facts(job: Any, seen: redact.Shown, holder: Worker | None) -> Iterator[tupl
     yield _("queue"), format_html('<a href="{}">{}</a>', list_address(Sought(queue=job.queue)), job.queue)
     yield _("priority"), job.priority
     yield _("attempt"), shown.attempts(job)
-    yield _("runs"), _("%(runs)d, %(losses)d losses in a row") % {"runs": job.token, "losses": job.losses}
+    yield _("runs"), _runs(job)
     if repeats := _repeats(job):
         yield _("repeats"), repeats
     yield _("timeout"), _("none") if job.timeout is None else f"{job.timeout:g} s"
@@ -133,6 +133,13 @@ def _facts(job: Any, seen: redact.Shown, holder: Worker | None) -> Iterator[tupl
         yield _("to be cancelled") if job.locked_by else _("cancelled"), seen.cancel_reason
     if job.meta:
         yield _("meta"), shown.as_json(seen.meta)
+
+
+def _runs(job: Any) -> str:
+    if not job.losses:
+        return str(job.token)
+    said = ngettext("%(runs)d, %(losses)d loss in a row", "%(runs)d, %(losses)d losses in a row", job.losses)
+    return said % {"runs": job.token, "losses": job.losses}
 
 
 def _repeats(job: Any) -> str:

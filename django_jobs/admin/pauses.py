@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -170,6 +171,11 @@ def _tomorrow() -> datetime:
     return datetime.combine(day, time(), timezone.get_current_timezone())
 
 
+def _labelled(label: str, value: str) -> str:
+    """Return a value with the name of its column, which narrow windows show beside it."""
+    return format_html('<span data-label="{}">{}</span>', capfirst(label), value)
+
+
 @admin.register(Pause)
 class PauseAdmin(ResumingAdmin):
     """Pauses are added and deleted, by the functions for it; there is nothing to be changed in one."""
@@ -241,19 +247,20 @@ class PauseAdmin(ResumingAdmin):
 
     @admin.display(description=gettext_lazy("why"))
     def why_(self, found: Pause) -> str:
-        return found.why or shown.NOTHING
+        return _labelled(_("why"), found.why or shown.NOTHING)
 
     @admin.display(description=gettext_lazy("by"))
     def by_(self, found: Pause) -> str:
-        return found.by or shown.NOTHING
+        return _labelled(_("by"), found.by or shown.NOTHING)
 
     @admin.display(description=gettext_lazy("since"))
     def since(self, found: Any) -> str:
-        return shown.age(found.created_at, found.clock)
+        return _labelled(_("since"), shown.age(found.created_at, found.clock))
 
     @admin.display(description=gettext_lazy("ends"))
     def ends(self, found: Any) -> str:
-        return _("when resumed") if found.until is None else shown.age(found.until, found.clock)
+        when = _("when resumed") if found.until is None else shown.age(found.until, found.clock)
+        return _labelled(_("ends"), when)
 
     @admin.display(description="")
     def resume_(self, found: Any) -> str:

@@ -131,7 +131,8 @@ def _waits(found: Told, job: Any) -> None:
     if runs > found.runs:
         found.until(job.clock, runs)
     elif job.run_at > job.clock:
-        found.until(job.run_at, runs, "scheduled")
+        found.until(job.clock, runs, "scheduled")
+        found.until(job.run_at, runs, "ahead")
     else:
         found.until(max(job.run_at, found.at), runs, "scheduled")
         found.until(job.clock, runs, _what_for(job))
@@ -209,6 +210,7 @@ def _legend(stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
 def names() -> dict[str, str]:
     return {
         "scheduled": _("waited for its time"),
+        "ahead": _("until its time"),
         "due": _("due, waits for a worker"),
         "held": _("due, held by a pause"),
         "alone": _("due, waits to be run alone"),

@@ -24,6 +24,21 @@ def worker(site: Site, **values: Any) -> Worker:
     return made
 
 
+def test_the_heading_and_the_title_name_the_type(site: Site) -> None:
+    job = site.make("done")
+    page = site.page(job)
+    named = f"Job {job.pk}: {job.type}"
+    assert f"<h1>{named}</h1>" in page
+    assert f"<title>{named} |" in page
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"), [(0, "Runs 3 "), (1, "Runs 3, 1 loss in a row "), (2, "3, 2 losses in a row ")]
+)
+def test_losses_in_a_row_are_said_where_there_are_any(site: Site, losses: int, said: str) -> None:
+    assert said in text(site.page(site.make("dead", token=3, losses=losses)))
+
+
 def test_the_page_begins_with_the_sentence_of_explain(site: Site) -> None:
     job = site.make("done")
     assert "Done 0." in text(site.page(job))

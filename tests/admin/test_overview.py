@@ -200,13 +200,17 @@ def test_today_is_what_ended_since_midnight_in_the_time_zone_of_the_page(site: S
 
 
 def test_another_span_is_shown_at_the_same_place_of_the_page(site: Site) -> None:
-    shown = front(site, types="done")
-    for place in ("rates", "types"):
-        part = shown.partition(f'<section class="module" id="{place}">')[2].partition("</p>")[0]
-        links = re.findall(r'<a href="([^"]*)"', part)
-        assert [unescape(link) for link in links] == [
-            f"?types=done&span={span}#{place}" for span in ("1h", "today", "24h", "7d")
-        ]
+    part = front(site, types="done").partition('<section class="module" id="rates">')[2].partition("</p>")[0]
+    links = re.findall(r'<a href="([^"]*)"', part)
+    assert [unescape(link) for link in links] == [
+        f"?types=done&span={span}#rates" for span in ("1h", "today", "24h", "7d")
+    ]
+
+
+def test_which_type_fails_most_stands_below_the_choice_of_a_span_and_above_the_plots(site: Site) -> None:
+    shown = front(site)
+    places = [shown.index(mark) for mark in ('id="queues"', 'id="rates"', 'id="types"', 'class="dj-plots"')]
+    assert places == sorted(places)
 
 
 def test_a_type_that_has_not_run_yet_is_paused_by_a_form_that_suggests_it(site: Site, as_user: As) -> None:
@@ -350,7 +354,7 @@ def test_the_health_of_the_tables_is_shown_with_who_holds_the_oldest_snapshot(si
 @pytest.mark.parametrize(
     ("codename", "seen"),
     [
-        ("view_job", {"queues", "rates", "types"}),
+        ("view_job", {"queues", "rates"}),
         ("view_worker", {"workers"}),
         ("view_schedule", {"schedules"}),
         ("view_effect", set()),
@@ -362,7 +366,7 @@ def test_a_part_is_shown_only_to_who_may_see_its_rows(as_user: As, codename: str
     worker(site)
     django_jobs.pause(queue="mail", why="a reason")
     shown = front(site)
-    parts = {"queues", "rates", "types", "workers", "schedules"}
+    parts = {"queues", "rates", "workers", "schedules"}
     assert {part for part in parts if f'<section class="module" id="{part}"' in shown} == seen
     assert ("tests.<wbr>" in shown) is False, "what a worker runs is for who may see jobs"
     assert ("a reason" in shown) == bool(seen & {"queues", "workers"}), "a pause is told to whom it concerns"

@@ -40,8 +40,12 @@ def told(found: Any) -> list[tuple[str, float, float]]:
     return [(item.kind, start, end) for item, (start, end) in zip(stretches, minutes, strict=True)]
 
 
-def test_a_job_that_waits_for_its_time_is_drawn_until_then() -> None:
-    assert told(job("ready", run_at=at(90))) == [("scheduled", 0, 90)]
+def test_a_job_that_waits_for_its_time_is_drawn_until_then_and_what_is_still_to_come_apart() -> None:
+    found = job("ready", run_at=at(90))
+    assert told(found) == [("scheduled", 0, 60), ("ahead", 60, 90)]
+    drawn = timeline.drawn(found, [])
+    assert drawn is not None
+    assert [item["length"] for item in drawn["legend"]] == ["waited for its time, 60 min", "until its time, 30 min"]
 
 
 def test_a_job_that_is_due_waits_for_a_worker_from_then_on() -> None:

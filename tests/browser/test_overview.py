@@ -114,7 +114,27 @@ def test_a_narrow_window_shows_the_page_without_moving_it_sideways(admin: Pages)
     # A shadow at the edge of a table that goes on behind it, which its rows let through.
     style = "return getComputedStyle(document.querySelector(arguments[0])).getPropertyValue(arguments[1])"
     assert (
-        admin.driver.execute_script(style, "#queues .dj-wide", "background-attachment")
+        admin.driver.execute_script(style, "#workers .dj-wide", "background-attachment")
         == "local, local, scroll, scroll"
     )
-    assert admin.driver.execute_script(style, "#queues .dj-wide tbody tr", "background-color") == "rgba(0, 0, 0, 0)"
+    assert admin.driver.execute_script(style, "#workers .dj-wide tbody tr", "background-color") == "rgba(0, 0, 0, 0)"
+
+
+def test_in_a_narrow_window_what_acts_is_reached_without_moving_a_table_sideways(admin: Pages) -> None:
+    make("dead", last_error="boom", finished_at=Now())
+    django_jobs.pause(queue="slow")
+    admin.driver.set_window_size(480, 900)
+    for address, acts in (
+        (OVERVIEW, "#queues .dj-pausing a"),
+        (f"{OVERVIEW}job/dead-letters/", "#dead-letters td:last-child a"),
+        (f"{OVERVIEW}pause/", "#result_list .field-resume_ button"),
+    ):
+        admin.open(address)
+        (act, *_others) = admin.all(acts)
+        table = "return arguments[0].closest('table').parentElement.getBoundingClientRect().right"
+        right = act.location["x"] + act.size["width"]
+        assert right <= min(480, admin.driver.execute_script(table, act)), address
+    # Each cell has its column's name, and the header is left to screen readers.
+    named = "return getComputedStyle(document.querySelector('.field-ends [data-label]'), '::before').content"
+    assert admin.driver.execute_script(named) == '"Ends"'
+    assert admin.one("#result_list thead .column-ends").size["width"] <= 1

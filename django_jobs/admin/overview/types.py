@@ -64,8 +64,8 @@ def _line(asked: Asked, name: str, counted: Counted, pause: Any) -> dict[str, An
         "failure_rate": figures.share(counted.failure_rate),
         "bar": bar(counted.failure_rate or 0.0, "bad"),
         "retried": figures.number(counted.retried),
-        "waits": [figures.quantile(counted.wait(share)) for share in SHARES.values()],
-        "runs": [figures.quantile(counted.run(share)) for share in SHARES.values()],
+        "waits": [(name, figures.quantile(counted.wait(share))) for name, share in SHARES.items()],
+        "runs": [(name, figures.quantile(counted.run(share))) for name, share in SHARES.items()],
         "pause": pause,
         "pause_url": "" if pause else pause_address(asked.request, Pause.Kind.TYPE, name),
     }
