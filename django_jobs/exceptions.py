@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, time, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from itertools import chain
 from types import FunctionType, NoneType
@@ -14,7 +14,9 @@ _PLAIN = (str, bytes, int, float, complex, date, time, timedelta, Decimal, UUID,
 
 
 def shown(value: object) -> str:
-    """Return a value as error messages show it: plain values by a short repr(), others by their type."""
+    """Return a value as error messages show it: plain values by a short repr(), others by their type, times as text."""
+    if isinstance(value, datetime):
+        return str(value)
     items: Iterable[object] = (value,)
     if isinstance(value, list | tuple | set | frozenset):
         items = value

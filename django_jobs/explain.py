@@ -55,8 +55,10 @@ class Around:
         return cls(list(in_force), list(Worker.objects.using(alias).defer("stacks").order_by("-heartbeat_at")))
 
     def pauses_of(self, job: JobRecord) -> list[Pause]:
+        """Return those that hold a job that waits: one that is over when the job is due does not."""
         names = {Pause.Kind.QUEUE: job.queue, Pause.Kind.TYPE: job.type}
-        return [row for row in self.pauses if names.get(Pause.Kind(row.kind)) == row.name]
+        found = [row for row in self.pauses if names.get(Pause.Kind(row.kind)) == row.name]
+        return [row for row in found if row.until is None or row.until > job.run_at]
 
     def holder_of(self, job: Any) -> Worker | None:
         held_by = (job.locked_by or "").partition(":")[0]

@@ -107,7 +107,7 @@ def test_who_has_no_name_pauses_without_one(engine: Engine, monkeypatch: pytest.
         ("pause", "Give one of --queue, --type and --schedule."),
         ("resume --queue a --type b", "Give one of --queue, --type and --schedule."),
         ("pause --queue a --until then", "--until is 'then'; give a time as 2030-12-31T18:00"),
-        ("pause --queue a --until 2020-01-01", "until is datetime.datetime(2020, 1, 1, 0, 0, tzinfo="),
+        ("pause --queue a --until 2020-01-01", "until is 2020-01-01 00:00:00+00:00, which is past"),
         ("pause --queue a --until 2030-01-01 --for 5", "--until is '2030-01-01' and --for is '5'; give one of them."),
         ("pause --queue a --for -5", "--for is '-5'; give seconds"),
     ],

@@ -271,6 +271,9 @@ def test_a_job_of_a_paused_queue_or_type_says_by_whom_since_when_and_until_when(
     pause(type=nothing)
     assert f"(No paper) and its type '{TYPE}' was paused 0 s ago until it is resumed." in in_whole_seconds(job)
     Job.objects.using(engine.alias).update(run_at=Now() + timedelta(hours=3, seconds=1))
+    said = f"The first run is due in 3 h; but its type '{TYPE}' was paused 0 s ago until it is resumed."
+    assert in_whole_seconds(job) == said  # and not the queue's, which is over by then
+    Pause.objects.using(engine.alias).filter(kind="queue").update(until=Now() + timedelta(hours=4))
     assert job.explain().startswith("The first run is due in 3 h; but its queue 'default' was paused by ada")
     Pause.objects.using(engine.alias).update(until=Now() - timedelta(seconds=1))
     assert job.explain() == "The first run is due in 3 h."

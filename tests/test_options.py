@@ -87,14 +87,13 @@ ONLY_USING: list[tuple[str, Any, type[JobsError], str]] = [
         "run_at",
         datetime(2030, 1, 1),
         InvalidJob,
-        "run_at is datetime.datetime(2030, 1, 1, 0, 0) without a time zone; give an aware datetime, as timezone.now() does",
+        "run_at is 2030-01-01 00:00:00 without a time zone; give an aware datetime, as timezone.now() does",
     ),
     (
         "run_at",
         datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2))),
         InvalidJob,
-        "run_at is datetime.datetime(9999, 12, 31, 23, 0, tzinfo=datetime.timezone(datetime.time..., "
-        "beyond the calendar in UTC; give an earlier time",
+        "run_at is 9999-12-31 23:00:00-02:00, beyond the calendar in UTC; give an earlier time",
     ),
     ("expires", 0, InvalidJob, "expires is 0; give seconds over 0, a timedelta, or a datetime"),
     ("expires", -1, InvalidJob, f"expires is -1; {SECONDS}"),
@@ -119,14 +118,13 @@ ONLY_USING: list[tuple[str, Any, type[JobsError], str]] = [
         "expires",
         datetime(2030, 1, 1),
         InvalidJob,
-        "expires is datetime.datetime(2030, 1, 1, 0, 0) without a time zone; give an aware datetime, as timezone.now() does",
+        "expires is 2030-01-01 00:00:00 without a time zone; give an aware datetime, as timezone.now() does",
     ),
     (
         "expires",
         datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2))),
         InvalidJob,
-        "expires is datetime.datetime(9999, 12, 31, 23, 0, tzinfo=datetime.timezone(datetime.time..., "
-        "beyond the calendar in UTC; give an earlier time",
+        "expires is 9999-12-31 23:00:00-02:00, beyond the calendar in UTC; give an earlier time",
     ),
     *(
         ("unique", value, InvalidJob, f"unique is {value!r}; give one of 'window', 'unfinished', 'waiting'")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.contrib import admin, messages
@@ -142,7 +144,7 @@ class ActsAdmin(WhyAdmin):
         """Do it to one job after the other, in the order of their ids, and say what became of each."""
         outcomes: dict[str, list[int]] = {}
         anew: list[tuple[int, int]] = []
-        refusals: list[str] = []
+        refusals: list[tuple[int, str]] = []
         left: list[int] = []
         for place, job_id in enumerate(asked.ids):
             try:
@@ -151,7 +153,7 @@ class ActsAdmin(WhyAdmin):
                 left = asked.ids[place:]
                 break
             except (JobDoesNotExist, StateConflict) as error:
-                refusals.append(translated(error))
+                refusals.append((job_id, translated(error)))
             else:
                 outcomes.setdefault(outcome, []).append(job_id)
                 anew += [(job_id, now)] if now != job_id else []
@@ -160,10 +162,8 @@ class ActsAdmin(WhyAdmin):
         for job_id, now in anew[:REFUSALS_SHOWN]:
             text = _("Job {} is archived: it was requeued as the new job {}, without an idempotency key.")
             messages.info(request, format_html(text, job_id, job_link(now)))
-        for refusal in refusals[:REFUSALS_SHOWN]:
-            messages.warning(request, refusal)
-        if (more := len(refusals) - REFUSALS_SHOWN) > 0:
-            messages.warning(request, _("%d more jobs were refused in the same way.") % more)
+        for said in _refused(refusals):
+            messages.warning(request, said)
         if left:
             messages.error(request, bounded.said(left))
 
@@ -192,6 +192,20 @@ def _recorded(outcome: str, why: str) -> str:
         return {REQUEUED: _("Requeued"), CANCELLED: _("Cancelled"), ASKED: _("Asked to stop, to be cancelled")}[outcome]
 
     return recorded(word, why)
+
+
+def _refused(refusals: list[tuple[int, str]]) -> Iterator[str]:
+    """Say each reason once, with the jobs that it stands for: it differs between them in their ids alone."""
+    reasons: dict[str, list[tuple[int, str]]] = {}
+    for job_id, reason in refusals:
+        reasons.setdefault(re.sub(rf"\b{job_id}\b", "", reason, count=1), []).append((job_id, reason))
+    for jobs in [*reasons.values()][:REFUSALS_SHOWN]:
+        ids = [str(job_id) for job_id, _reason in jobs[:REFUSALS_SHOWN]] + ["..."] * (len(jobs) > REFUSALS_SHOWN)
+        words = {"number": len(jobs), "ids": ", ".join(ids), "reason": jobs[0][1]}
+        alike = _("%(number)d jobs were refused in the same way (%(ids)s). Of the first: %(reason)s")
+        yield alike % words if len(jobs) > 1 else jobs[0][1]
+    if more := sum(map(len, [*reasons.values()][REFUSALS_SHOWN:])):
+        yield _("%d more jobs were refused for other reasons.") % more
 
 
 def _said(outcome: str, ids: list[int]) -> str:

@@ -20,7 +20,7 @@ from django_jobs.admin import shown
 from django_jobs.admin.addresses import address
 from django_jobs.admin.nav import may_pause
 from django_jobs.admin.paused_schedules import paused_schedules
-from django_jobs.admin.pausing import ResumingAdmin, back_to, said
+from django_jobs.admin.pausing import ResumingAdmin, already, back_to, named, said
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import InvalidJob, JobsError
 from django_jobs.models import Pause
@@ -59,7 +59,7 @@ class NameInput(forms.TextInput):
 
 
 class Nevertheless(forms.CheckboxInput):
-    """Confirms one name: ticked for another it says nothing."""
+    """Confirms one name, or the end of one pause: ticked for another it says nothing."""
 
     def __init__(self, asked: str) -> None:
         super().__init__(check_test=lambda value: False)
@@ -84,7 +84,7 @@ class PauseForm(_Form):
             "Of a queue, or of a type as the list of jobs shows it. Those that are known are suggested."
         ),
     )
-    # Of a name that nothing has: which one it is that is meant all the same.
+    # Of a name that nothing has: which one it is that is meant all the same. Of one that is paused: which pause may go.
     nevertheless = forms.CharField(
         label=gettext_lazy("Pause it nevertheless"), required=False, widget=forms.HiddenInput
     )
@@ -130,14 +130,25 @@ class PauseForm(_Form):
             checked.text(self.cleaned_data["called"], "type")
 
     def _doubt(self) -> str:
-        """Return what is to be asked of a name that nothing has; the form asks for a confirmation then."""
+        """Return what is to be asked of a name that is paused, or that nothing has; a confirmation is asked for then."""
         kind, name = self.cleaned_data["kind"], self.cleaned_data["called"]
+        if (found := named(kind, name)) is not None:
+            # What was said of it is what may be replaced: not what somebody has made of it meanwhile.
+            if not self._is_asked(f"{kind} {name} {found.created_at.isoformat()}"):
+                return ""
+            self["nevertheless"].label = _("Replace that pause")
+            return already(found)
         known = pausable.known()
-        asked = f"{kind} {name}"
-        if name in known.of(kind) or self.cleaned_data.get("nevertheless") == asked:
+        if name in known.of(kind) or not self._is_asked(f"{kind} {name}"):
             return ""
-        self.fields["nevertheless"].widget = Nevertheless(asked)
         return " ".join(_doubts(kind, name, known))
+
+    def _is_asked(self, what: str) -> bool:
+        """Ask for a confirmation of it, unless it is given."""
+        if self.cleaned_data.get("nevertheless") == what:
+            return False
+        self.fields["nevertheless"].widget = Nevertheless(what)
+        return True
 
     def _pause(self) -> None:
         values = self.cleaned_data

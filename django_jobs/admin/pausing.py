@@ -17,7 +17,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
-from django_jobs import pauses
+from django_jobs import pauses, registry
 from django_jobs.admin import shown
 from django_jobs.admin.addresses import address
 from django_jobs.admin.base import QueueAdmin
@@ -56,13 +56,23 @@ def found(request: HttpRequest, which: Q | None = None) -> list[InForce]:
     return [_shown(row, resume_url) for row in rows[:PAUSES_SHOWN]]
 
 
-def of_jobs(queue: str = "", job_type: str = "") -> Q | None:
-    """Choose the pauses that hold jobs of a queue and a type, of any where none is given."""
+def of_jobs(queue: str = "", job_type: str = "", listed: Iterable[Any] = ()) -> Q | None:
+    """Choose the pauses that hold jobs of a queue and a type, of any where none is given.
+
+    Where one of the two is given, also those of the other that the list may hold: by what it shows, or by where the jobs
+    of a type go unless they are told otherwise.
+    """
     chosen = Q()
     if queue and "\x00" not in queue:
         chosen |= Q(kind=Pause.Kind.QUEUE, name=queue)
     if job_type and "\x00" not in job_type:
         chosen |= Q(kind=Pause.Kind.TYPE, name=job_type)
+    if queue and not job_type:
+        types = {name for name in registry.names() if (found := registry.find(name)) and found.queue == queue}
+        chosen |= Q(kind=Pause.Kind.TYPE, name__in=types | {job.type for job in listed})
+    if job_type and not queue:
+        queues = {found.queue} if (found := registry.find(job_type)) else set()
+        chosen |= Q(kind=Pause.Kind.QUEUE, name__in=queues | {job.queue for job in listed})
     return chosen or None
 
 
@@ -89,6 +99,21 @@ def until(row: Any) -> str:
     """Return the minute in which a pause ends; the exact time is the tooltip of how far that is."""
     minute, far = shown.minute(row.until), shown.age(row.until, row.clock)
     return format_html('<span class="nowrap">{}</span> <span class="quiet nowrap">({})</span>', minute, far)
+
+
+def named(kind: str, name: str) -> Any:
+    """Return the pause in force of a queue or type, if there is one."""
+    rows = Pause.objects.using(jobs_alias()).in_force().annotate(clock=Now())
+    return rows.filter(kind=kind, name=name).first()
+
+
+def already(row: Any) -> str:
+    """Return that there is a pause, with what its maker said of it and a link to it, for who may pause."""
+    return format_html(
+        '{} <a href="{}">{}</a> {}{} ({}{}).',
+        _("It is paused already:"), address("django_jobs_pause_change", row.pk), said(row), _end(row),
+        f": {row.why}" if row.why else "", f"{row.by}, " if row.by else "", shown.age(row.created_at, row.clock),
+    )  # fmt: skip
 
 
 def said(pause: Pause) -> str:
@@ -119,11 +144,10 @@ def _end(row: Any) -> str:
     return format_html(_("until {}"), until(row)) if row.until else _("until it is resumed")
 
 
-def form_address(request: HttpRequest, kind: str, name: str) -> str:
-    """Return where this queue or type is paused, with an end or without one, to come back here; empty for who may not."""
-    if not may_pause(request):
-        return ""
-    return address("django_jobs_pause_add", query={"kind": kind, "called": name, "next": request.path})
+def form_address(kind: str, name: str, back: str, why: str = "") -> str:
+    """Return where this queue or type is paused, with an end or without one, to come back to another page."""
+    query = {"kind": kind, "called": name, "next": back, **({"why": why} if why else {})}
+    return address("django_jobs_pause_add", query=query)
 
 
 def back_to(request: HttpRequest, otherwise: str) -> str:

@@ -17,10 +17,12 @@ from django.utils.translation import gettext_lazy
 
 from django_jobs.admin import pausing, shown
 from django_jobs.admin.addresses import address
+from django_jobs.admin.nav import may_pause
 from django_jobs.admin.schedule_form import label
 from django_jobs.admin.why import WhyAdmin, recorded, ticked, why_of
 from django_jobs.engines import jobs_alias
 from django_jobs.exceptions import JobsError
+from django_jobs.models import Pause
 from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.queue.sought import numbered
 from django_jobs.schedules import holding, operate, status
@@ -82,7 +84,9 @@ class ScheduleActsAdmin(WhyAdmin):
             view = self.admin_site.admin_view(self.act_view)
             return path(f"<int:schedule_id>/{act}/", view, {"act": act}, name=f"django_jobs_schedule_{act}")
 
-        return [*(at(act) for act in ACTS), *super().get_urls()]
+        view = self.admin_site.admin_view(self.pause_type_view)
+        pause_type = path("<int:schedule_id>/pause-type/", view, name="django_jobs_schedule_pause_type")
+        return [*(at(act) for act in ACTS), pause_type, *super().get_urls()]
 
     def act_view(self, request: HttpRequest, schedule_id: int, act: str) -> HttpResponse:
         if not self.may_act(request, act):
@@ -91,6 +95,18 @@ class ScheduleActsAdmin(WhyAdmin):
             return HttpResponseNotAllowed(["POST"])
         self._carry_out(request, act, numbered(str(schedule_id)))
         return HttpResponseRedirect(pausing.back_to(request, address("django_jobs_schedule_change", schedule_id)))
+
+    def pause_type_view(self, request: HttpRequest, schedule_id: int) -> HttpResponse:
+        """Go on to the form that pauses its type, and take along the why that was written."""
+        if not (may_pause(request) and self.has_view_permission(request)):
+            raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        page = address("django_jobs_schedule_change", schedule_id)
+        for pk in numbered(str(schedule_id)):
+            for type_ in Schedule.objects.using(jobs_alias()).filter(pk=pk).values_list("type", flat=True):
+                page = pausing.form_address(Pause.Kind.TYPE, type_, page, why_of(request))
+        return HttpResponseRedirect(page)
 
     # Both.
 

@@ -17,8 +17,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_jobs import durations
-from django_jobs.admin import figures, pausing, schedule_panel, schedule_preview, shown, zoned
+from django_jobs.admin import figures, schedule_panel, schedule_preview, shown, zoned
 from django_jobs.admin.addresses import address
+from django_jobs.admin.nav import may_pause
 from django_jobs.admin.schedule_acts import ScheduleActsAdmin
 from django_jobs.admin.schedule_form import DURATIONS, ScheduleForm, label, masked_parts
 from django_jobs.admin.schedule_list import (
@@ -32,7 +33,6 @@ from django_jobs.admin.schedule_list import (
 )
 from django_jobs.admin.why import WHY_LIMIT
 from django_jobs.engines import jobs_alias
-from django_jobs.models import Pause
 from django_jobs.models.clock import from_row
 from django_jobs.models.schedule import UNREADABLE, Schedule
 from django_jobs.schedules import rows, status
@@ -217,7 +217,7 @@ class ScheduleAdmin(ScheduleActsAdmin):
             "jobs": schedule_panel.recent_jobs(schedule) if sees_jobs else None,
             "may_change": may_change,
             "may_run": self.has_run_permission(request),
-            "pause_type_url": pausing.form_address(request, Pause.Kind.TYPE, schedule.type),
+            "may_pause": may_pause(request),
             "why_limit": WHY_LIMIT,
             "preview_url": address("django_jobs_schedule_preview", pk),
         }

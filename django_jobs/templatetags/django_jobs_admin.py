@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import template
@@ -22,10 +23,16 @@ def jobs_nav(context: Any) -> dict[str, Any]:
 
 
 @register.inclusion_tag("admin/django_jobs/pauses.html", takes_context=True)
-def jobs_pauses(context: Any, queue: str = "", type: str = "", worker: Worker | None = None) -> dict[str, Any]:  # noqa: A002 (the word for it)
+def jobs_pauses(
+    context: Any,
+    queue: str = "",
+    type: str = "",  # noqa: A002 (the word for it)
+    worker: Worker | None = None,
+    listed: Iterable[Any] = (),
+) -> dict[str, Any]:
     """Show the pauses in force that hold jobs of a queue or type, or what a worker runs; all if none is given."""
     request = context["request"]
-    which = pausing.of_worker(worker.queues, worker.types) if worker else pausing.of_jobs(queue, type)
+    which = pausing.of_worker(worker.queues, worker.types) if worker else pausing.of_jobs(queue, type, listed)
     return shown_pauses(context, pausing.found(request, which))
 
 

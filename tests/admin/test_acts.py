@@ -115,10 +115,15 @@ def test_selected_jobs_are_cancelled_after_one_confirmation_even_those_that_left
 
 
 def test_many_conflicts_are_summed_up(site: Site) -> None:
-    jobs = [site.make() for _number in range(13)]
-    answer = site.act_on_list("requeue", *jobs)
-    assert len(messages(answer)) == 11
-    assert messages(answer)[-1] == "3 more jobs were refused in the same way."
+    jobs = [site.make() for _number in range(11)]
+    running = site.make("running")
+    answer = site.act_on_list("requeue", *jobs, running)
+    ids = ", ".join(str(job.pk) for job in jobs[:10])
+    assert messages(answer) == [
+        f"11 jobs were refused in the same way ({ids}, ...). Of the first: "
+        f"Job {jobs[0].pk} waits; it can be requeued when it has ended.",
+        f"Job {running.pk} runs; it can be requeued when it has ended.",
+    ]
 
 
 def test_a_second_click_changes_nothing_and_is_not_recorded(site: Site) -> None:

@@ -56,6 +56,13 @@ def test_a_jobs_page_and_what_is_said_of_an_act_are_german(site: Site) -> None:
     assert messages(answer) == [f"Job {job.pk} wurde neu eingereiht."]
 
 
+def test_the_name_of_what_is_paused_and_a_snapshot_that_there_is_not_are_said_as_germans_do(site: Site) -> None:
+    page = text(site.client.get("/admin/django_jobs/pause/add/", headers=GERMAN))
+    assert " Name: " in page
+    assert "Ihr Name" not in page
+    assert "Ältester Snapshot keine " not in text(site.client.get("/admin/django_jobs/", headers=GERMAN))
+
+
 def test_one_job_is_one_and_a_schedule_is_resumed_not_ended_in_german(site: Site) -> None:
     site.make("dead")
     asked = {"act": "requeue", "state": "dead"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from html import unescape
 from typing import Any
 
 import pytest
@@ -21,13 +20,14 @@ pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.fast]
 LIST = "/admin/django_jobs/pause/"
 
 
-def test_from_a_schedules_page_its_type_is_paused_with_an_end_and_one_comes_back(site: Site) -> None:
+def test_from_a_schedules_page_its_type_is_paused_with_an_end_and_its_why_and_one_comes_back(site: Site) -> None:
     schedule = make(site)
-    link = re.search(r'id="pause-type" href="([^"]*)"', page(site, schedule).content.decode())
-    assert link is not None
-    form = unescape(link[1])
+    button = re.search(r'id="pause-type" formaction="([^"]*)"', page(site, schedule).content.decode())
+    assert button is not None
+    assert site.client.get(button[1]).status_code == 405
+    form = site.client.post(button[1], {"why": "no paper & ink"})["Location"]
     initial = site.client.get(form).context["adminform"].form.initial
-    assert (initial["kind"], initial["called"]) == ("type", nothing.name)
+    assert (initial["kind"], initial["called"], initial["why"]) == ("type", nothing.name, "no paper & ink")
     given = {"kind": "type", "called": nothing.name, "lasts": "tomorrow", "until_0": "", "until_1": "", "why": ""}
     answer = site.client.post(form, given, follow=True)
     assert answer.redirect_chain[-1][0] == page_of(schedule)
@@ -36,9 +36,11 @@ def test_from_a_schedules_page_its_type_is_paused_with_an_end_and_one_comes_back
 
 def test_who_may_not_pause_is_offered_no_pause_of_the_type(as_user: As) -> None:
     site = as_user("view_schedule", "change_schedule")
-    shown = page(site, make(site)).content.decode()
+    schedule = make(site)
+    shown = page(site, schedule).content.decode()
     assert 'id="pause"' in shown
     assert "pause-type" not in shown
+    assert site.client.post(f"{page_of(schedule).removesuffix('change/')}pause-type/").status_code == 403
 
 
 def row_button(site: Site) -> Any:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -49,12 +49,6 @@ def test_a_queue_and_a_type_are_paused_by_the_form(site: Site) -> None:
     assert LogEntry.objects.count() == 2
 
 
-def test_what_is_paused_is_paused_anew(site: Site) -> None:
-    django_jobs.pause(queue="default", by="eve", why="old")
-    add(site, why="new")
-    assert rows(site) == [("queue", "default", "ada", "new")]
-
-
 def confirmation(answer: Any) -> str | None:
     """Return what the box of a form stands for that asks again, as a browser would send it."""
     box = re.search(r'<input type="checkbox" name="nevertheless" value="([^"]*)"[^>]*>', answer.content.decode())
@@ -72,7 +66,33 @@ def test_a_name_that_nothing_has_is_asked_about_and_paused_once_that_name_is_con
     assert (rows(site), confirmation(answer)) == ([], "queue defulat")
     assert messages(add(site, called="defulat", nevertheless="queue defulat"))[0].startswith("The pause")
     assert [row[1] for row in rows(site)] == ["defulat"]
-    assert confirmation(add(site, called="defulat", why="again")) is None
+
+
+def test_what_is_paused_is_paused_anew_once_the_end_of_that_pause_is_confirmed(site: Site) -> None:
+    end = datetime(2126, 1, 2, 3, 4, tzinfo=UTC)
+    found = django_jobs.pause(type=nothing, by="eve", why="<b>old</b>", until=end)
+    new = {"kind": "type", "called": nothing.name, "lasts": "900", "why": "new"}
+    answer = add(site, **new)
+    said = unescape(text(answer))
+    assert f"It is paused already: type {nothing.name} until 2126-01-02 03:04 UTC ( in " in said
+    assert ") : <b>old</b> (eve, 0." in said
+    assert "Replace that pause" in said
+    assert f'href="{reverse("admin:django_jobs_pause_change", args=[found.pk])}"' in answer.content.decode()
+    assert rows(site) == [("type", nothing.name, "eve", "<b>old</b>")]
+    confirmed = {**new, "nevertheless": confirmation(answer)}
+    # Somebody makes another of it meanwhile, of which nothing was said.
+    django_jobs.pause(type=nothing, by="bob", why="other")
+    answer = add(site, **confirmed)
+    assert rows(site) == [("type", nothing.name, "bob", "other")]
+    add(site, **{**new, "nevertheless": confirmation(answer)})
+    assert rows(site) == [("type", nothing.name, "ada", "new")]
+
+
+def test_a_pause_that_has_ended_is_replaced_without_a_question(site: Site) -> None:
+    django_jobs.pause(queue="default", by="eve", why="old")
+    Pause.objects.using(site.alias).update(until=Now() - timedelta(minutes=2))
+    add(site, why="new")
+    assert rows(site) == [("queue", "default", "ada", "new")]
 
 
 @pytest.mark.parametrize(
@@ -182,6 +202,8 @@ def test_a_queue_is_paused_from_the_overview_and_resumed_there_again(site: Site)
 def test_a_pause_is_shown_on_the_pages_that_it_concerns(site: Site) -> None:
     django_jobs.pause(queue="mail", why="a reason of mail")
     django_jobs.pause(type=nothing.name, why="a reason of nothing")
+    site.make(queue="elsewhere", type=nothing.name)
+    site.make(queue="mail", type="shop.letter")
     mail = Worker.objects.using(site.alias).create(
         id="w1", host="h", pid=1, supervisor_pid=1, types=["other"], threads=1, queues=["mail"]
     )
@@ -192,7 +214,11 @@ def test_a_pause_is_shown_on_the_pages_that_it_concerns(site: Site) -> None:
         "/admin/django_jobs/": (True, True),
         "/admin/django_jobs/job/": (True, True),
         "/admin/django_jobs/job/?queue=mail": (True, False),
-        "/admin/django_jobs/job/?queue=default": (False, False),
+        "/admin/django_jobs/job/?queue=default": (False, True),
+        "/admin/django_jobs/job/?queue=elsewhere": (False, True),
+        "/admin/django_jobs/job/?queue=empty": (False, False),
+        f"/admin/django_jobs/job/?type={nothing.name}": (False, True),
+        "/admin/django_jobs/job/?type=shop.letter": (True, False),
         f"/admin/django_jobs/job/?type={nothing.name}&queue=default": (False, True),
         "/admin/django_jobs/worker/": (True, True),
         f"/admin/django_jobs/worker/{mail.pk}/change/": (True, False),
@@ -261,8 +287,10 @@ def test_of_a_choice_and_a_time_one_is_given(site: Site) -> None:
 
 def test_an_end_that_is_past_is_refused_at_its_field_and_what_is_paused_stays_so(site: Site) -> None:
     django_jobs.pause(queue="default", by="eve", why="old")
-    answer = add(site, until_0="2001-01-02", until_1="03:04:05")
-    assert "which is past by the database's clock" in answer.context["adminform"].form.errors["until"][0]
+    anew = confirmation(add(site))
+    answer = add(site, until_0="2001-01-02", until_1="03:04:05", nevertheless=anew)
+    said = "until is 2001-01-02 03:04:05+00:00, which is past by the database's clock; give a later time."
+    assert answer.context["adminform"].form.errors["until"] == [said]
     assert rows(site) == [("queue", "default", "eve", "old")]
     assert LogEntry.objects.count() == 0
 

@@ -67,7 +67,7 @@ def _snapshot(found: Health) -> str:
     """Say how old it is, and whose."""
     snapshot = found.snapshot
     if snapshot is None:
-        return _("none")
+        return _("none at the moment")
     age = _("of an age that cannot be seen") if snapshot.seconds is None else figures.seconds(snapshot.seconds)
     whose = [snapshot.application_name or _("without a name")]
     if snapshot.user:

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_jobs import registry
-from django_jobs.admin import figures
+from django_jobs.admin import figures, pausing
 from django_jobs.admin.addresses import address, jobs_address
 from django_jobs.admin.listing import COUNT_LIMIT
 from django_jobs.admin.nav import may_pause
@@ -127,7 +127,7 @@ def pause_address(request: HttpRequest, kind: str, name: str = "") -> str:
     """Return where a queue or type can be paused, from where one comes back to this page; empty for who may not."""
     if not may_pause(request):
         return ""
-    return address("django_jobs_pause_add", query={"kind": kind, "called": name, "next": request.path})
+    return pausing.form_address(kind, name, request.path)
 
 
 def _is_full(found: Depths, kind: str, queue: str | None = None) -> bool:
