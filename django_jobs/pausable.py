@@ -43,12 +43,14 @@ def known() -> Known:
     for served, can_run in Worker.objects.using(alias).values_list("queues", "types"):
         queues.update(served or ())
         types.update(can_run or ())
-    # By the statistics: the sums of those that were folded, and the minutes that were not.
-    for stats in (StatTotal.objects.using(alias), Stat.objects.using(alias).filter(seconds=MINUTE)):
-        for queue, type_ in stats.values_list("queue", "type").distinct():
-            queues.add(queue)
-            types.add(type_)
-    for queue, type_ in Schedule.objects.using(alias).values_list("queue", "type").distinct().order_by():
+    # By the statistics, the sums of those that were folded and the minutes that were not, and by schedules: in one question.
+    sources = (
+        StatTotal.objects.using(alias),
+        Stat.objects.using(alias).filter(seconds=MINUTE),
+        Schedule.objects.using(alias),
+    )
+    first, *others = (rows.order_by().values_list("queue", "type").distinct() for rows in sources)
+    for queue, type_ in first.union(*others):
         queues.update({queue} - {""})
         types.add(type_)
     for kind, name in Pause.objects.using(alias).in_force().values_list("kind", "name"):

@@ -136,6 +136,7 @@ def maria(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     engines._engine.cache_clear()
 
 
+@pytest.mark.django_db(databases="__all__")  # Django 6.1 asks all of them unasked
 @pytest.mark.parametrize(
     "command", [["check"], ["check", "--database=default"], ["migrate"], ["runworkers"], ["jobs", "status"]]
 )

@@ -90,6 +90,7 @@ def test_without_the_setting_the_router_says_nothing(settings: Any) -> None:
 
 
 @pytest.mark.fast
+@pytest.mark.django_db(databases="__all__")  # Django 6.1 asks all of them unasked
 @pytest.mark.parametrize("given", [{"DATABASE": "nope"}, {"DATABASE": 5}, {"DATABASE": []}, {"LEESE": 3}, "text", None])
 def test_settings_that_cannot_be_used_are_left_to_their_check(settings: Any, given: object) -> None:
     settings.DJANGO_JOBS = given

@@ -52,7 +52,9 @@ def test_a_call_that_is_said_to_fit_does(signature: Signature, number: int, name
         does = fits(signature, takes_context, number, names)
         assert does or not said
         takes_any = any(item.kind is Parameter.VAR_KEYWORD for item in signature.parameters.values())
-        assert said == does or (takes_any and names)
+        # Some releases of Python take one by name there where another is missing.
+        only_by_place = {item.name for item in signature.parameters.values() if item.kind is Parameter.POSITIONAL_ONLY}
+        assert said == does or (takes_any and names) or names & only_by_place
 
 
 @pytest.mark.parametrize(
