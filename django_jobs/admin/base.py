@@ -12,10 +12,11 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.urls import URLPattern
 
 from django_jobs.admin.addresses import page_within
-from django_jobs.admin.bounded import acting_seconds, bounded, bounded_page
+from django_jobs.admin.bounded import acting_seconds, bounded, bounded_log, bounded_page
 from django_jobs.admin.listing import CappedPaginator
 from django_jobs.engines import jobs_alias
 
@@ -56,6 +57,13 @@ class QueueAdmin(_Admin):
     def acts_one_by_one(self, request: HttpRequest) -> bool:
         """Tell whether rows are acted upon one after the other, each in a `bounded_act` of its own."""
         return False
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        with bounded_log():
+            found = super().history_view(request, object_id, extra_context)
+            return found.render() if isinstance(found, TemplateResponse) else found
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         with bounded(seconds=acting_seconds()) if self.acts_one_by_one(request) else nullcontext():

@@ -18,7 +18,17 @@ from django_jobs.conf import conf
 from django_jobs.engines import jobs_alias
 from django_jobs.engines.bounded import SECONDS, TooSlow, bounded
 
-__all__ = ["SECONDS", "TooSlow", "acting_seconds", "bounded", "bounded_act", "bounded_page", "said", "too_slow"]
+__all__ = [
+    "SECONDS",
+    "TooSlow",
+    "acting_seconds",
+    "bounded",
+    "bounded_act",
+    "bounded_log",
+    "bounded_page",
+    "said",
+    "too_slow",
+]
 
 P = ParamSpec("P")
 READING = ("GET", "HEAD")
@@ -56,7 +66,7 @@ def bounded_page(
         try:
             if request.method == "POST" and acts_one_by_one(request):
                 return view(request, *args, **kwargs)
-            with bounded(seconds=seconds), _bounded_log(request, seconds):
+            with bounded(seconds=seconds):
                 found = view(request, *args, **kwargs)
                 return found.render() if isinstance(found, TemplateResponse) else found
         except TooSlow:
@@ -65,12 +75,10 @@ def bounded_page(
     return answer
 
 
-def _bounded_log(request: HttpRequest, seconds: float) -> AbstractContextManager[object]:
+def bounded_log() -> AbstractContextManager[object]:
     """Bound what is read of what people did, where that is on another database than the jobs."""
     alias = router.db_for_read(LogEntry)
-    if request.method not in READING or alias == jobs_alias():
-        return nullcontext()
-    return bounded(alias, seconds)
+    return nullcontext() if alias == jobs_alias() else bounded(alias, SECONDS)
 
 
 def too_slow(site: admin.AdminSite, request: HttpRequest, seconds: float) -> HttpResponse:

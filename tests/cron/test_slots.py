@@ -184,7 +184,7 @@ def test_the_zone_of_the_moment_plays_no_part_and_slots_are_in_utc() -> None:
 @pytest.mark.parametrize("schedule", [slots("0 6 * * *", "UTC"), EverySlots(SECOND, utc(2024, 1, 1))])
 def test_a_naive_moment_is_refused_at_once(schedule: Slots) -> None:
     for ask in (schedule.after, schedule.until):
-        with pytest.raises(ValueError, match="^2024-01-01 00:00:00 has no time zone; give an aware"):
+        with pytest.raises(ValueError, match=r"^2024-01-01 00:00:00 has no time zone; give an aware"):
             ask(datetime(2024, 1, 1))
 
 
