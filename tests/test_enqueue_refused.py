@@ -111,7 +111,7 @@ NOT_JSON: list[tuple[Any, str]] = [
     (memoryview(b"x"), "a memoryview, not JSON; pass text, for example base64.b64encode(value).decode()"),
     (
         dt.datetime(2030, 1, 1),
-        "a datetime (datetime.datetime(2030, 1, 1, 0, 0)), not JSON; pass value.isoformat()",
+        "a datetime (2030-01-01 00:00:00), not JSON; pass value.isoformat()",
     ),
     (dt.date(2030, 1, 1), "a date (datetime.date(2030, 1, 1)), not JSON; pass value.isoformat()"),
     (dt.time(12), "a time (datetime.time(12, 0)), not JSON; pass value.isoformat()"),

@@ -120,12 +120,13 @@ def test_a_kill_in_the_middle_of_a_round_loses_and_doubles_nothing(tree: Tree) -
 
 @on_postgresql
 def test_several_supervisors_take_turns_and_lose_nothing(tree: Tree) -> None:
+    before = set(partitions(engine_of(tree.alias)))  # by another test, and of yesterday if it was before midnight
     old_jobs(tree, 4000)
     workers = [tree.start() for _ in range(3)]
     wait_for(lambda: left(tree) == 0, what="all old jobs are archived")
     assert [found.stop() for found in workers] == [0, 0, 0]
     assert_none_lost(tree, 4000)
-    assert len(partitions(engine_of(tree.alias))) == 1
+    assert len(set(partitions(engine_of(tree.alias))) - before) <= 1
 
 
 @pytest.mark.postgresql
