@@ -24,6 +24,8 @@ _STORED = "SELECT name, instance FROM django_jobs_deployment WHERE id = 1"
 # By the key, which a table has only when a restore is through with it: in the midst of one this fails, and makes no row.
 _FIRST = "INSERT INTO django_jobs_deployment (id, instance, name) VALUES (1, %s, %s) ON CONFLICT (id) DO NOTHING"
 _NAME = "UPDATE django_jobs_deployment SET name = %s WHERE id = 1 AND name = ''"
+# Of heartbeats: what runs is not at stake, and an idle tree is to ask little.
+EVERY = 6
 
 
 class Stored(NamedTuple):
@@ -80,16 +82,16 @@ def adopt(engine: Engine, name: str | None, by: str) -> Stored:
 
 
 class Owner:
-    """Asks again whose the database is: with each new connection, and every so many seconds.
+    """Asks again whose the database is: with each new connection, and every EVERY heartbeats.
 
     It may be restored from another one's dump while workers wait for it, or under their hands. Claims ask it themselves,
     and bring nothing of one that is another's; this is for those who say so and stop.
     """
 
-    def __init__(self, engine: Engine, name: str | None, seconds: float) -> None:
+    def __init__(self, engine: Engine, name: str | None, heartbeat: float) -> None:
         self._engine = engine
         self._name = name
-        self._seconds = seconds
+        self._seconds = EVERY * heartbeat
         self._raw: object = None
         self._again_at = 0.0
         self._said = ""
