@@ -17,20 +17,25 @@ from django_jobs.models.clock import Clock, database_now, from_row
 # Of each kind no more rows than the limit are read; every other word of these is the same in both databases.
 _OTHERS = """
 SELECT 'parked', queue, count(*)
-  FROM (SELECT queue FROM django_jobs_job WHERE parked IS NOT NULL AND parked IN ('type', 'pause') LIMIT %s) found
+  FROM (SELECT queue FROM django_jobs_job WHERE parked IS NOT NULL AND parked IN ('type', 'pause') LIMIT %(most)s) found
  GROUP BY queue
 UNION ALL
 SELECT 'suspects', queue, count(*)
-  FROM (SELECT queue FROM django_jobs_job WHERE parked = 'suspect' LIMIT %s) found
+  FROM (SELECT queue FROM django_jobs_job WHERE parked = 'suspect' LIMIT %(most)s) found
  GROUP BY queue
 UNION ALL
 SELECT 'running', queue, count(*)
-  FROM (SELECT queue FROM django_jobs_job WHERE status = 'running' LIMIT %s) found
+  FROM (SELECT queue FROM django_jobs_job WHERE status = 'running' LIMIT %(most)s) found
  GROUP BY queue
 UNION ALL
-SELECT 'dead', '', count(*) FROM (SELECT 1 FROM django_jobs_job WHERE status = 'dead' LIMIT %s) found
+SELECT 'dead', '', count(*) FROM (SELECT 1 FROM django_jobs_job WHERE status = 'dead' LIMIT %(most)s) found
 UNION ALL
-SELECT 'failed', '', count(*) FROM (SELECT 1 FROM django_jobs_job WHERE status = 'failed' LIMIT %s) found
+SELECT 'failed', '', count(*) FROM (SELECT 1 FROM django_jobs_job WHERE status = 'failed' LIMIT %(most)s) found
+"""
+# As more rows of the statement that counts what waits.
+_BESIDE = f"""
+UNION ALL
+SELECT queue, NULL, number, NULL, NULL, kind FROM ({_OTHERS}) others(kind, queue, number)
 """
 
 
@@ -81,9 +86,9 @@ class Depths:
 
 
 def depths(engine: Engine, most: int) -> Depths:
-    """Count in two statements; on SQLite the first reads all that waits."""
-    lanes = _lanes(engine, most)
-    others = rows(engine, _OTHERS, [most] * 5)
+    """Count in one statement; on SQLite in several, of which the first reads all that waits."""
+    waiting, others = _asked(engine, most)
+    lanes = _lanes(waiting)
     queues: dict[str, QueueDepth] = {}
     for lane in lanes:
         queue = queues.setdefault(lane.queue, QueueDepth(lane.queue))
@@ -101,11 +106,16 @@ def depths(engine: Engine, most: int) -> Depths:
     return Depths(most, lanes, [queues[name] for name in sorted(queues)], ended["dead"], ended["failed"])
 
 
-def _lanes(engine: Engine, most: int) -> list[LaneDepth]:
-    if engine.name == "postgresql":
-        found: Iterable[Any] = rows(engine, statement("depths"), {"most": most})
-    else:
-        found = _grouped(engine)
+def _asked(engine: Engine, most: int) -> tuple[Iterable[tuple[Any, ...]], list[tuple[str, str, int]]]:
+    """Return what waits, by lanes, and the numbers of all else."""
+    if engine.name != "postgresql":
+        return _grouped(engine), rows(engine, _OTHERS, {"most": most})
+    found = rows(engine, f"{statement('depths')}{_BESIDE}", {"most": most})
+    others = [(kind, queue, number) for queue, _, number, _, _, kind in found if kind != "waits"]
+    return [row[:5] for row in found if row[5] == "waits"], others
+
+
+def _lanes(found: Iterable[tuple[Any, ...]]) -> list[LaneDepth]:
     lanes: dict[tuple[str, int], LaneDepth] = {}
     for queue, priority, due, later, age in found:
         lane = lanes.setdefault((queue, priority), LaneDepth(queue, priority, 0, 0, None))

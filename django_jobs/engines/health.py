@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django_jobs.engines.asking import rows
 from django_jobs.engines.base import Engine
@@ -18,7 +20,6 @@ UNION ALL
 SELECT true, inhrelid::regclass::text, pg_total_relation_size(inhrelid), pg_stat_get_live_tuples(inhrelid), 0
   FROM pg_inherits
  WHERE inhparent = to_regclass('django_jobs_archivedjob')
- ORDER BY 1, 2
 """
 
 
@@ -84,17 +85,23 @@ class Health:
 
 
 def health(engine: Engine) -> Health | None:
-    """Return how the tables are doing, in two statements; None on SQLite, or when the table of jobs is not there."""
+    """Return how the tables are doing, in one statement; None on SQLite, or when the table of jobs is not there."""
     if engine.name != "postgresql":
         return None
-    jobs, *parts = rows(engine, _TABLES) or [(True,)]
+    asked = f"SELECT * FROM ({_TABLES}) part LEFT JOIN ({statement('snapshot')}) held ON true ORDER BY 1, 2"
+    jobs, *parts = rows(engine, asked) or [(True,)]
     if jobs[0]:
         return None
-    _is_part, _name, size, live, dead = jobs
-    return Health(live, dead, size, oldest_snapshot(engine), [Partition(*part[1:4]) for part in parts])
+    _is_part, _name, size, live, dead, *held = jobs
+    partitions = [Partition(*part[1:4]) for part in parts]
+    return Health(live, dead, size, None if held[0] is None else _snapshot(held), partitions)
 
 
 def oldest_snapshot(engine: Engine) -> Snapshot | None:
     """Return who holds the oldest snapshot of a PostgreSQL that keeps our dead rows, other than this session."""
     held = rows(engine, statement("snapshot"))
-    return Snapshot(*held[0][:-1]) if held else None
+    return _snapshot(held[0]) if held else None
+
+
+def _snapshot(row: Sequence[Any]) -> Snapshot:
+    return Snapshot(*row[:-1])  # all but what they are ordered by

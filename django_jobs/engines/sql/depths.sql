@@ -59,7 +59,7 @@ WITH RECURSIVE lane AS (
         SELECT 1 FROM django_jobs_pause pause
          WHERE kind = 'type' AND pause.name = held.type AND (until IS NULL OR until > statement_timestamp()))
 )
-SELECT lane.queue, lane.priority, due.number, later.number, date_part('epoch', statement_timestamp() - due.oldest)
+SELECT lane.queue, lane.priority, due.number, later.number, date_part('epoch', statement_timestamp() - due.oldest), 'waits' AS kind
   FROM lane CROSS JOIN LATERAL (
     SELECT count(*) AS number, min(run_at) AS oldest
       FROM (SELECT run_at
@@ -77,7 +77,7 @@ SELECT lane.queue, lane.priority, due.number, later.number, date_part('epoch', s
              LIMIT %(most)s) counted
   ) later
 UNION ALL
-SELECT released.queue, released.priority, 0, 0, date_part('epoch', statement_timestamp() - waiting.oldest)
+SELECT released.queue, released.priority, 0, 0, date_part('epoch', statement_timestamp() - waiting.oldest), 'waits'
   FROM released CROSS JOIN LATERAL (
     SELECT min(run_at) FILTER (WHERE parked = 'pause') AS oldest
       FROM (SELECT parked, run_at
