@@ -67,21 +67,26 @@ def schedule(
     values = _values(dict(locals()))
 
     def decorate(target: J) -> J:
-        of_task = _is_task(target)
-        if isinstance(target, JobFunction):
-            kind, place = target.name, target.job_type.place
-        elif of_task:
-            kind, place = target.module_path, registry.place_of(target.func)
-        else:
-            what = getattr(target, "__qualname__", shown(target))
-            raise InvalidJobType(
-                f"@schedule stands above @job, and {what} is no job; write @job, or @task, directly below it."
-            )
-        own_name = kind if name is None else name
-        code.register(code.CodeSchedule(name=own_name, type=kind, values=values, place=place, of_task=of_task))
+        code.register(_of(target, name, values))
         return target
 
     return decorate
+
+
+def _of(target: Any, name: str | None, values: dict[str, Any]) -> code.CodeSchedule:
+    of_task = _is_task(target)
+    if isinstance(target, JobFunction):
+        kind, place = target.name, target.job_type.place
+    elif of_task:
+        kind, place = target.module_path, registry.place_of(target.func)
+    else:
+        what = getattr(target, "__qualname__", shown(target))
+        raise InvalidJobType(
+            f"@schedule stands above @job, and {what} is no job; write @job, or @task, directly below it."
+        )
+    return code.CodeSchedule(
+        name=kind if name is None else name, type=kind, values=values, place=place, of_task=of_task
+    )
 
 
 def _values(given: dict[str, Any]) -> dict[str, Any]:

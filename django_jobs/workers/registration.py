@@ -7,7 +7,6 @@ from typing import Any
 
 from django_jobs.engines.base import Engine
 from django_jobs.models import Worker as WorkerRow
-from django_jobs.models.clock import NOW
 from django_jobs.workers.plan import Plan
 
 
@@ -42,7 +41,7 @@ def leave(engine: Engine, incarnation: str) -> None:
 
 
 def forget_silent(engine: Engine, silent: timedelta) -> None:
-    """Delete the rows of worker processes that have been silent for so long. Not by the ORM, as above."""
+    """Delete, on PostgreSQL, the rows of worker processes that have been silent for so long. Not by the ORM, as above."""
     given: list[Any] = [silent]
     with engine.connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM django_jobs_worker WHERE heartbeat_at < {NOW[engine.name]} - %s", given)
+        cursor.execute("DELETE FROM django_jobs_worker WHERE heartbeat_at < STATEMENT_TIMESTAMP() - %s", given)
